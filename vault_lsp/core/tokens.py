@@ -61,7 +61,7 @@ class QueryTerms:
 
 
 def index_terms(text: str) -> Terms:
-    """The terms of a text. Any string is allowed; the time is linear in its length."""
+    """Give the terms of a text. Any string is allowed; the time is linear in its length."""
     if text.isascii():
         return Terms(_with_extra(text), "")
     text = fold(text)
@@ -78,7 +78,7 @@ def index_terms(text: str) -> Terms:
 
 
 def query_terms(text: str) -> QueryTerms:
-    """The terms of a query. Nothing in it is syntax: operators, quotes and wildcards are ordinary characters."""
+    """Take a query apart. Nothing in it is syntax: operators, quotes and wildcards are ordinary characters."""
     units: dict[Unit, None] = {}
     for match in _PIECE.finditer(fold(text)):
         piece = match[0]
@@ -89,7 +89,7 @@ def query_terms(text: str) -> QueryTerms:
 
 
 def match_expression(terms: QueryTerms, mode: Literal["any", "all", "phrase", "prefix"] = "any") -> str | None:
-    """An FTS5 expression, every token quoted; None where the query holds nothing that could match.
+    """Write an FTS5 expression, every token quoted; None where the query holds nothing that could match.
 
     `any`: one of the tokens is enough, stop words only where there is nothing else. `all`: every unit, in any order.
     `phrase`: the units side by side as typed, runs as exact substrings. `prefix`: as `any`, and words may go on.
@@ -109,7 +109,7 @@ def match_expression(terms: QueryTerms, mode: Literal["any", "all", "phrase", "p
 
 
 def fold(text: str) -> str:
-    """The text as it is compared: compatibility forms unified, marks and symbols spelled as letters.
+    """Bring a text into the form that is compared: NFKC, marks and symbols spelled as letters.
 
     Case and the accents of Latin letters are left to the tokenizer.
     """
@@ -130,7 +130,7 @@ _PREFIX_LENGTH = 3
 # Scripts by blocks, after NFKC. Marks of the spaceless scripts are already spelled as private-use letters.
 _HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _SPACELESS = (
-    "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u312f\u31a0-\u31bf\u31f0-\u31ff\U000f3099\U000f309a"  # kana, bopomofo
+    "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u312f\u31a0-\u31bf\u31f0-\u31ff\U000f3099\U000f309a"  # kana
     "\u1100-\u11ff\ua960-\ua97f\uac00-\ud7fb"  # hangul
     "\u0e01-\u0e5b\u0e80-\u0edf\U000f0e00-\U000f0eff"  # Thai, Lao
     "\u1000-\u1049\u1050-\u109f\U000f1000-\U000f109f\u1780-\u17e9\U000f1780-\U000f17ff"  # Burmese, Khmer
@@ -181,13 +181,14 @@ _HUMP = re.compile(r"[a-z][A-Z]")
 _CAMEL = re.compile(r"\b[A-Za-z][a-z0-9_]{0,60}+[A-Z]\w{1,60}")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
-_STOP_WORDS = frozenset(
+_COMMON = (
     "a an and are as at be but by can do does for from had has have how i if in into is it its me my no not of on or "
     "our so that the their them then there these they this to was we were what when where which who why will with "
     "would you your "
     "的 了 是 在 和 与 或 及 也 就 都 而 着 过 把 被 对 从 到 为 以 于 之 其 这 那 有 个 我 你 他 她 它 们 吗 呢 吧 啊 "
-    "我们 你们 他们 这个 那个 一个 什么 怎么 如何 为什么 哪些 哪个 是否 可以 以及".split()
+    "我们 你们 他们 这个 那个 一个 什么 怎么 如何 为什么 哪些 哪个 是否 可以 以及"
 )
+_STOP_WORDS = frozenset(_COMMON.split())
 
 
 class _Spelling(dict[str, str]):
@@ -234,7 +235,7 @@ def _segmenter() -> Callable[[str], list[str]]:
     import rjieba  # noqa: PLC0415
 
     rjieba.cut_for_search("")
-    return rjieba.cut_for_search  # type: ignore[no-any-return]
+    return rjieba.cut_for_search
 
 
 def _segmented(runs: list[str]) -> list[str]:
