@@ -27,10 +27,7 @@ from vault_lsp.errors import NotFound
 from vault_lsp.search import Query, SearchResult, answer
 from vault_lsp.store import notes
 from vault_lsp.store.notes import Backlink
-from vault_lsp.symbols import Symbol, SymbolTable, find_symbols
-
-TOP = Place(Point(0, 0, 0, 0), Point(0, 0, 0, 0))
-
+from vault_lsp.symbols import TOP, Symbol, SymbolTable, find_symbols
 
 class Location(NamedTuple):
     """A place in a file of the vault."""
