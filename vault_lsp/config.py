@@ -115,9 +115,9 @@ def parse_config(text: str) -> tuple[Config, tuple[ConfigProblem, ...]]:
         exclude=section.read("exclude", _texts, ()),
         gitignore=section.read("gitignore", _boolean, default=False),
         follow_symlinks=section.read("follow_symlinks", _boolean, default=False),
-        links=_links(section.section("links")),
-        index=IndexConfig(section.section("index").read("path", _text_or_null, None)),
-        health=_health(section.section("health")),
+        links=section.nested("links", _links),
+        index=section.nested("index", _index),
+        health=section.nested("health", _health),
     )
     section.close()
     return config, report.problems()
@@ -131,10 +131,14 @@ def _links(section: _Section) -> LinksConfig:
     )
 
 
+def _index(section: _Section) -> IndexConfig:
+    return IndexConfig(section.read("path", _text_or_null, None))
+
+
 def _health(section: _Section) -> HealthConfig:
     return HealthConfig(
-        rules=section.by_rule("rules", _severity),
-        exempt=section.by_rule("exempt", _texts),
+        rules=section.nested("rules", lambda rules: rules.by_rule(_severity)),
+        exempt=section.nested("exempt", lambda rules: rules.by_rule(_texts)),
         ignore_key=section.read("ignore_key", _text, HealthConfig().ignore_key),
     )
 
@@ -214,20 +218,21 @@ class _Section:
             self._report.add(f"“{self._full(key)}” must be {error.expected}", error.node.start_mark.index)
             return default
 
-    def section(self, key: str) -> _Section:
-        """Open the mapping under a key; empty where it is absent or no mapping."""
+    def nested(self, key: str, reader: Callable[[_Section], _T]) -> _T:
+        """Read the mapping under a key; it is empty where it is absent or no mapping."""
         self._known.add(key)
-        return _Section(self._full(key), self._keys[key][1] if key in self._keys else None, self._report)
+        section = _Section(self._full(key), self._keys[key][1] if key in self._keys else None, self._report)
+        value = reader(section)
+        section.close()
+        return value
 
-    def by_rule(self, key: str, reader: Callable[[yaml.Node], _T]) -> dict[str, _T]:
-        """Read the mapping under a key whose own keys are names of rules."""
-        section = self.section(key)
+    def by_rule(self, reader: Callable[[yaml.Node], _T]) -> dict[str, _T]:
+        """Read all values of a mapping whose keys are names of rules."""
         values: dict[str, _T] = {}
         for rule in (*RULES, *RESERVED["rules"]):
-            value: _T | None = section.read(rule, reader, None)
+            value: _T | None = self.read(rule, reader, None)
             if value is not None:
                 values[rule] = value
-        section.close()
         return values
 
     def close(self) -> None:
