@@ -130,7 +130,7 @@ class View:
         note = self.note(path)
         if note is None:
             return ()
-        return health.findings(note, lambda link: self.resolve(path, link), self.anchors, self.config.health)
+        return health.findings(note, lambda link: self.resolve(path, link), self.config.health, self.anchors)
 
     # Where things are -----------------------------------------------------------------------------------------------
 

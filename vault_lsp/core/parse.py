@@ -30,7 +30,7 @@ from vault_lsp.core.model import (
     Problem,
     Tag,
 )
-from vault_lsp.core.slugs import Slugger
+from vault_lsp.core.slugs import slugs
 from vault_lsp.core.text import Place, Span, Text
 
 #: Changes whenever the same text gives another note: the index is then built anew.
@@ -367,7 +367,7 @@ def _note(
         title, title_place = front.title.text, place[front.title.span]
     else:
         title, title_place = _file_title(path), place[Span(0, 0)]
-    slugger = Slugger()
+    anchors = slugs(h.text for h in headings)
     found = [Problem(complaint.rule, complaint.message, place[complaint.span]) for complaint in complaints]
     found += _duplicate_blocks(blocks, place)
     return Note(
@@ -377,7 +377,8 @@ def _note(
         aliases=tuple(dict.fromkeys(value.text for value in front.aliases)),
         tags=tuple(Tag(name, place[span]) for name, span in tags),
         headings=tuple(
-            Heading(h.level, h.text, h.raw, slugger.next(h.text), place[h.span], h.linkable) for h in headings
+            Heading(h.level, h.text, h.raw, anchor, place[h.span], h.linkable)
+            for h, anchor in zip(headings, anchors, strict=True)
         ),
         links=tuple(
             Link(
