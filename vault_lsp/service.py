@@ -225,6 +225,11 @@ class Vault:
         with self._reader() as connection:
             return (str(self._file), self._inode, notes.changes(connection))
 
+    def counts(self) -> tuple[int, int]:
+        """How many notes are indexed, and how many files could not be."""
+        with self._reader() as connection:
+            return notes.counts(connection).notes, len(notes.skipped(connection))
+
     def status(self) -> dict[str, Any]:
         """What is indexed, what is not and why, and where the index is: JSON values."""
         with self._reader() as connection:
