@@ -199,6 +199,7 @@ def _write_names(connection: apsw.Connection, found: Difference, done: Reconcile
                 done.skipped[path] = entry.skipped
         if found.gone or found.new or found.files_gone or found.files or found.skipped:
             notes.bump_names(connection)
+            notes.count_change(connection)
             done.names = True
 
 
@@ -237,6 +238,8 @@ def _transactions(
             raise Cancelled("indexing was cancelled")
         with atomic(connection):
             yield batch
+            if any(item.stamp is None or item.rows is not None or item.skipped is not None for item in batch):
+                notes.count_change(connection)
         time.sleep(0)  # a gap in which another writer may take its turn
 
 

@@ -210,7 +210,7 @@ def create(file: Path, root: Path) -> None:
                     return
                 for statement in _SCHEMA.split(";\n"):
                     connection.execute(statement).fetchall()
-                connection.execute("INSERT INTO meta VALUES('root', ?), ('names', 0)", (str(root),))
+                connection.execute("INSERT INTO meta VALUES('root', ?), ('names', 0), ('changes', 0)", (str(root),))
                 connection.execute(f"PRAGMA application_id={_APPLICATION_ID}").fetchall()
         finally:
             connection.close()

@@ -262,6 +262,11 @@ def bump_names(connection: apsw.Connection) -> None:
     connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'names'")
 
 
+def count_change(connection: apsw.Connection) -> None:
+    """Tell every process that this transaction changed the index."""
+    connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'changes'")
+
+
 # Reading ------------------------------------------------------------------------------------------------------------
 
 
@@ -419,6 +424,95 @@ def links_with_keys(connection: apsw.Connection, keys: Sequence[str]) -> Iterato
         (json.dumps(keys, ensure_ascii=False),),
     ):
         yield Backlink(path, _link(row))
+
+
+def aliases(connection: apsw.Connection, path: NotePath) -> tuple[str, ...]:
+    """The aliases of a note."""
+    return tuple(
+        name
+        for (name,) in connection.execute(
+            "SELECT aliases.name FROM aliases JOIN documents ON documents.id = aliases.document WHERE path = ?", (path,)
+        )
+    )
+
+
+def tag_places(connection: apsw.Connection, key: str) -> Iterator[tuple[NotePath, Place]]:
+    """Where a tag stands; `key` is its normalised name."""
+    for path, place in connection.execute(
+        "SELECT documents.path, tags.place FROM tags JOIN documents ON documents.id = tags.document WHERE key = ?",
+        (key,),
+    ):
+        yield path, _place(place)
+
+
+class Counts(NamedTuple):
+    """How much of a vault the index holds."""
+
+    notes: int
+    links: int
+    chunks: int
+    files: int
+    folders: int
+
+
+def counts(connection: apsw.Connection) -> Counts:
+    """Sizes of the index."""
+    return Counts(
+        *connection.execute(
+            "SELECT (SELECT count(*) FROM documents WHERE title IS NOT NULL), (SELECT count(*) FROM links),"
+            " (SELECT count(*) FROM chunks), (SELECT count(*) FROM files WHERE kind = 'file'),"
+            " (SELECT count(*) FROM files WHERE kind = 'folder')"
+        ).fetchone()
+    )
+
+
+def skipped(connection: apsw.Connection) -> dict[NotePath, str]:
+    """What could not be indexed, with the reason."""
+    return dict(
+        connection.execute(
+            "SELECT path, skipped FROM documents WHERE skipped IS NOT NULL"
+            " UNION ALL SELECT path, reason FROM files WHERE reason IS NOT NULL ORDER BY 1"
+        ).fetchall()
+    )
+
+
+#: Every table whose rows follow from a note alone, as rows that two indexes of one vault must share.
+_COMPARED = {
+    "documents": "SELECT path, kind, area, title, title_place, hash, skipped FROM documents",
+    "files": "SELECT path, kind, reason FROM files",
+    **{
+        table: f"SELECT d.path, {columns} FROM {table} AS t JOIN documents AS d ON d.id = t.document"
+        for table, columns in {
+            "headings": "ordinal, level, text, raw, slug, linkable, place",
+            "links": "ordinal, t.kind, target, t.path, subpath, display, embed, comment, key, places",
+            "tags": "ordinal, name, key, place",
+            "aliases": "ordinal, name, key",
+            "blocks": "ordinal, t.id, place",
+            "anchors": "ordinal, name, place",
+            "definitions": "ordinal, label, target, places",
+            "label_uses": "ordinal, label, defined, place",
+            "problems": "ordinal, rule, message, place",
+            "frontmatter": "key, value",
+        }.items()
+    },
+    "names": "SELECT d.path, t.kind, t.name, t.key, z.sz FROM names AS t JOIN documents AS d ON d.id = t.document"
+    " LEFT JOIN name_fts_docsize AS z ON z.id = t.id",
+    "chunks": "SELECT d.path, t.ordinal, t.heading_path, t.line_start, t.line_end, t.page_start, t.page_end, t.sha, z.sz"
+    " FROM chunks AS t JOIN documents AS d ON d.id = t.document LEFT JOIN chunk_fts_docsize AS z ON z.id = t.id",
+    "full text": "SELECT (SELECT count(*) FROM chunk_fts_docsize) - (SELECT count(*) FROM chunks),"
+    " (SELECT count(*) FROM name_fts_docsize) - (SELECT count(*) FROM names)",
+}
+
+
+def differences(one: apsw.Connection, other: apsw.Connection) -> list[str]:
+    """What two indexes of the same vault don't share, a line for each row; empty when they are equal."""
+    found = []
+    for table, statement in _COMPARED.items():
+        left = set(one.execute(statement))
+        right = set(other.execute(statement))
+        found += [f"{table}: only here: {row[:3]}" for row in sorted(left - right, key=repr)]
+        found += [f"{table}: missing: {row[:3]}" for row in sorted(right - left, key=repr)]
+    return found
 
 
 def file_stem(path: NotePath) -> str:
