@@ -40,7 +40,7 @@ ANNOUNCED = {
 }
 
 
-class Unexpected(Exception):
+class UnexpectedError(Exception):
     """An answer is not the one that the vault gives reason for."""
 
 
@@ -58,7 +58,7 @@ def main() -> int:
         try:
             shell(environment)
             editor(environment)
-        except Unexpected as problem:
+        except UnexpectedError as problem:
             print(f"\nNot as expected: {problem}", file=sys.stderr)
             return 1
     print("\nAll as expected.")
@@ -174,7 +174,7 @@ class Document:
             before, found, _ = line.partition(words)
             if found:
                 return number, len(before.encode("utf-16-le")) // 2
-        raise Unexpected(f"{self.path} doesn't say {words!r}")
+        raise UnexpectedError(f"{self.path} doesn't say {words!r}")
 
 
 class Server:
@@ -196,7 +196,7 @@ class Server:
             message = self._receive(deadline, method)
             if "method" not in message and message.get("id") == self._last:
                 if "error" in message:
-                    raise Unexpected(f"{method} failed: {message['error']['message']}")
+                    raise UnexpectedError(f"{method} failed: {message['error']['message']}")
                 return message.get("result")
 
     def notify(self, method: str, params: Any) -> None:
@@ -228,15 +228,15 @@ class Server:
             self._stdin.write(b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
             self._stdin.flush()
         except OSError as error:
-            raise Unexpected("the server has gone") from error
+            raise UnexpectedError("the server has gone") from error
 
     def _receive(self, deadline: float, awaited: str) -> dict[str, Any]:
         try:
             message = self._messages.get(timeout=max(0.0, deadline - time.monotonic()))
         except queue.Empty:
-            raise Unexpected(f"no answer within {SECONDS} s: {awaited}") from None
+            raise UnexpectedError(f"no answer within {SECONDS} s: {awaited}") from None
         if message is None:
-            raise Unexpected(f"the server ended before it sent {awaited}")
+            raise UnexpectedError(f"the server ended before it sent {awaited}")
         if message.get("method") == "textDocument/publishDiagnostics":
             self._published[message["params"]["uri"]] = message["params"]
         elif "method" in message and "id" in message:
@@ -274,7 +274,7 @@ def session(environment: dict[str, str]) -> Iterator[Server]:
             try:
                 code = process.wait(timeout=SECONDS)
             except subprocess.TimeoutExpired:
-                raise Unexpected("the server doesn't end after exit") from None
+                raise UnexpectedError("the server doesn't end after exit") from None
             expect(code == 0, f"the server ended with {code}")
         finally:
             process.kill()
@@ -288,10 +288,10 @@ def title(words: str) -> None:
     print(f"\n== {words} ==\n")
 
 
-def expect(holds: bool, problem: str) -> None:  # noqa: FBT001  an assertion reads best this way
+def expect(holds: bool, problem: str) -> None:  # noqa: FBT001  reads as an assertion does
     """Stop with the problem unless the condition holds."""
     if not holds:
-        raise Unexpected(problem)
+        raise UnexpectedError(problem)
 
 
 def only(answer: Any) -> dict[str, Any]:
