@@ -26,27 +26,32 @@ class Layer(NamedTuple):
     inside: tuple[str, ...] = ()
 
 
+#: What stands between the surfaces and the adapters. Each of these may use the others and all below.
+APPLICATION = ("prepare", "indexer", "search", "symbols", "view", "service", "doctor")
+BASE = ("core", "config", "errors")
+
 LAYERS = (
     Layer(("core",), ("core",), ("pyromark", "yaml", "rjieba")),
     Layer(("errors",), ()),
     Layer(("config",), ("core", "errors"), ("yaml",)),
-    Layer(("vault",), ("core", "config", "errors"), inside=("pathspec",)),
-    Layer(("store",), ("core", "config", "errors", "store"), ("apsw",), inside=("platformdirs",)),
-    Layer(("indexer", "prepare"), ("core", "config", "errors", "vault", "store", "indexer", "prepare"), ("apsw",)),
+    Layer(("vault",), BASE, inside=("pathspec",)),
+    Layer(("store",), (*BASE, "store"), ("apsw",), inside=("platformdirs",)),
     Layer(
-        ("service",),
-        ("core", "config", "errors", "vault", "store", "indexer", "prepare", "service"),
+        APPLICATION,
+        (*BASE, "vault", "store", *APPLICATION),
         ("apsw",),
-        inside=("pathspec", "platformdirs", "rjieba", "pyromark", "yaml"),
+        inside=("pathspec", "pyromark", "yaml", "rjieba"),
     ),
     Layer(
         ("lsp",),
-        ("core", "config", "errors", "service", "lsp"),
+        (*BASE, "vault", *APPLICATION, "lsp"),
         ("pygls", "lsprotocol", "attrs", "cattrs"),
         inside=("watchfiles",),
     ),
-    Layer(("cli",), ("core", "config", "errors"), ("click",), inside=("vault_lsp.service", "vault_lsp.lsp")),
-    Layer(("__main__",), (), inside=("vault_lsp.cli", "vault_lsp.errors")),
+    Layer(
+        ("cli",), BASE, ("click",), inside=(*(f"vault_lsp.{name}" for name in ("vault", *APPLICATION)), "vault_lsp.lsp")
+    ),
+    Layer(("__main__",), (), inside=("vault_lsp.cli",)),
     Layer(("__init__",), ()),
 )
 
