@@ -223,8 +223,7 @@ class Vault:
     def data_version(self) -> tuple[str, int, int]:
         """Changes whenever any process changed the index: file, its identity, and SQLite's count of changes."""
         with self._reader() as connection:
-            (changes,) = connection.execute("SELECT value FROM meta WHERE key = 'changes'").fetchone()
-            return (str(self._file), self._inode, changes)
+            return (str(self._file), self._inode, notes.changes(connection))
 
     def status(self) -> dict[str, Any]:
         """What is indexed, what is not and why, and where the index is: JSON values."""

@@ -27,10 +27,7 @@ from vault_lsp.errors import NotFound
 from vault_lsp.search import Query, SearchResult, answer
 from vault_lsp.store import notes
 from vault_lsp.store.notes import Backlink
-from vault_lsp.symbols import Symbol, SymbolTable, find_symbols
-
-TOP = Place(Point(0, 0, 0, 0), Point(0, 0, 0, 0))
-
+from vault_lsp.symbols import TOP, Symbol, SymbolTable, find_symbols
 
 class Location(NamedTuple):
     """A place in a file of the vault."""
@@ -133,7 +130,7 @@ class View:
         note = self.note(path)
         if note is None:
             return ()
-        return health.findings(note, lambda link: self.resolve(path, link), self.anchors, self.config.health)
+        return health.findings(note, lambda link: self.resolve(path, link), self.config.health, self.anchors)
 
     # Where things are -----------------------------------------------------------------------------------------------
 

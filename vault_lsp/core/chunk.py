@@ -164,7 +164,7 @@ def _settled(source: str, cuts: list[int]) -> int:
 
 
 def _grapheme_start(source: str, cut: int, least: int) -> int:
-    """Move a cut back, by a few characters at most, so that no mark loses its letter and no `\\r\\n` is torn."""
+    """Move a cut back, by a few characters at most, so that no mark loses its letter and no line end is torn."""
     for place in range(cut, max(least, cut - 32), -1):
         joined = place < len(source) and (
             source[place] in "\u200d\n"

@@ -126,7 +126,10 @@ class Names:
     def files_ending(self, key: str) -> Sequence[str]:
         """Keys of all files whose path is `key` or ends with `/` + `key`."""
         own = self._files.ending(key)
-        return own if self._base is None else [*self._base.files_ending(key), *own]
+        if self._base is None:
+            return own
+        base = self._base
+        return [*base.files_ending(key), *(known for known in own if not base.files_at(known))]
 
     def folders_ending(self, key: str) -> Sequence[str]:
         """Keys of all folders whose path is `key` or ends with `/` + `key`."""

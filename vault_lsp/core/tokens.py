@@ -16,6 +16,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from itertools import islice
 from operator import add
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Changes whenever the terms of some text change: the index is then rebuilt.
 SEGMENTER_VERSION = 1
+
+Mode = Literal["any", "all", "phrase", "prefix"]
 
 
 class Terms(NamedTuple):
@@ -80,7 +83,7 @@ def index_terms(text: str) -> Terms:
 def query_terms(text: str) -> QueryTerms:
     """Take a query apart. Nothing in it is syntax: operators, quotes and wildcards are ordinary characters."""
     units: dict[Unit, None] = {}
-    for match in _PIECE.finditer(fold(text)):
+    for match in _PIECE.finditer(fold(text[:_LONGEST_QUERY])):
         piece = match[0]
         unit = _run_unit(piece) if match.lastgroup == "run" else _word_unit(piece)
         if unit is not None:
@@ -88,7 +91,7 @@ def query_terms(text: str) -> QueryTerms:
     return QueryTerms(text, tuple(units))
 
 
-def match_expression(terms: QueryTerms, mode: Literal["any", "all", "phrase", "prefix"] = "any") -> str | None:
+def match_expression(terms: QueryTerms, mode: Mode = "any") -> str | None:
     """Write an FTS5 expression, every token quoted; None where the query holds nothing that could match.
 
     `any`: one of the tokens is enough, stop words only where there is nothing else. `all`: every unit, in any order.
@@ -97,15 +100,15 @@ def match_expression(terms: QueryTerms, mode: Literal["any", "all", "phrase", "p
     if not terms.units:
         return None
     if mode == "all":
-        return " AND ".join(_required(unit) for unit in _strong(terms.units))
+        return " AND ".join(_required(unit) for unit in _strong(terms.units)[:_MOST_TOKENS])
     if mode == "phrase":
-        return _phrase(terms.units)
+        return _phrase(terms.units[:_MOST_TOKENS])
     tokens: dict[str, None] = {}
     for unit in _strong(terms.units):
         tokens.update(dict.fromkeys(_alternatives(unit)))
         if mode == "prefix":
             tokens.update(dict.fromkeys(f"{_quoted(word)}*" for word in unit.words if len(word) >= _PREFIX_LENGTH))
-    return " OR ".join(tokens)
+    return " OR ".join(islice(tokens, _MOST_TOKENS))
 
 
 def fold(text: str) -> str:
@@ -119,6 +122,13 @@ def fold(text: str) -> str:
     return text.replace("ß", "ss") if "ß" in text else text
 
 
+def bare(text: str) -> str:
+    """Fold a text as the tokenizer does as well: without case, without the accents of Latin and Greek letters."""
+    if text.isascii():
+        return text.lower()
+    return fold(text).lower().translate(_UNACCENTED)
+
+
 def is_stop_word(word: str) -> bool:
     """Whether a folded word is too common in English or Chinese to choose notes by."""
     return word.lower() in _STOP_WORDS
@@ -126,6 +136,9 @@ def is_stop_word(word: str) -> bool:
 
 #: Words shorter than this are not taken as the beginning of longer ones.
 _PREFIX_LENGTH = 3
+# A pasted page is a query too; its beginning tells enough.
+_LONGEST_QUERY = 4096
+_MOST_TOKENS = 256
 
 # Scripts by blocks, after NFKC. Marks of the spaceless scripts are already spelled as private-use letters.
 _HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -214,6 +227,20 @@ class _Spelling(dict[str, str]):
 
 
 _SPELLING = _Spelling()
+
+
+class _Unaccented(dict[int, int | str]):
+    """The letter under an accent, worked out once a character."""
+
+    def __missing__(self, code: int) -> int | str:
+        letter: int | str = code
+        if 0xC0 <= code < 0x250 or 0x370 <= code < 0x400 or 0x1E00 <= code < 0x2000:
+            letter = unicodedata.normalize("NFD", chr(code))[0]
+        self[code] = letter
+        return letter
+
+
+_UNACCENTED = _Unaccented()
 
 
 def _respelled(match: re.Match[str]) -> str:

@@ -445,6 +445,56 @@ def tag_places(connection: apsw.Connection, key: str) -> Iterator[tuple[NotePath
         yield path, _place(place)
 
 
+class StoredName(NamedTuple):
+    """A title, alias, file name or heading as the index has it; the place stays packed until it is shown."""
+
+    document: int
+    path: NotePath
+    name: str
+    kind: str
+    place: bytes | None
+
+
+def changes(connection: apsw.Connection) -> int:
+    """A number that grows with every transaction that changed the index."""
+    return cast(int, connection.execute("SELECT value FROM meta WHERE key = 'changes'").fetchone()[0])
+
+
+def versions(connection: apsw.Connection) -> dict[int, bytes]:
+    """The content hash of every indexed note, by document."""
+    return dict(connection.execute("SELECT id, hash FROM documents WHERE title IS NOT NULL").fetchall())
+
+
+def stored_names(connection: apsw.Connection, documents: Sequence[int]) -> Iterator[StoredName]:
+    """The names and headings of documents, each document's in order; a title that is a heading once."""
+    wanted = json.dumps(list(documents))
+    for row in connection.execute(
+        "SELECT d.id, d.path, h.text, 'heading', h.place FROM json_each(?1) AS w"
+        " JOIN documents AS d ON d.id = w.value JOIN headings AS h ON h.document = d.id"
+        " WHERE h.text <> '' AND h.place IS NOT d.title_place"
+        " UNION ALL SELECT d.id, d.path, n.name, n.kind, iif(n.kind = 'title', d.title_place, NULL)"
+        " FROM json_each(?1) AS w JOIN documents AS d ON d.id = w.value JOIN names AS n ON n.document = d.id",
+        (wanted,),
+    ):
+        yield StoredName(*row)
+
+
+def title(connection: apsw.Connection, document: int) -> tuple[str | None, Place | None]:
+    """Title of a document with its place."""
+    found, place = connection.execute("SELECT title, title_place FROM documents WHERE id = ?", (document,)).fetchone()
+    return found, _place(place) if place is not None else None
+
+
+def tags_like(connection: apsw.Connection, prefix: str, limit: int) -> Iterator[tuple[str, NotePath, Place]]:
+    """Tags that begin so, each with the first place it stands at."""
+    for name, path, place in connection.execute(
+        "SELECT tags.name, documents.path, tags.place FROM tags JOIN documents ON documents.id = tags.document"
+        " WHERE key >= ?1 AND key < ?1 || char(1114111) GROUP BY key ORDER BY key LIMIT ?2",
+        (prefix, limit),
+    ):
+        yield name, path, _place(place)
+
+
 class Counts(NamedTuple):
     """How much of a vault the index holds."""
 
