@@ -111,7 +111,7 @@ class Keeper:
 
         self._tell("scanning", 0, 0)
         try:
-            await ls.run(ls.scanner, vault.reconcile_in_child, progress, root.closed.is_set)
+            await ls.run(ls.scanner, vault.reconcile_in_child, progress=progress, cancelled=root.closed.is_set)
         except Cancelled:
             return
         except VaultLspError as error:
@@ -180,11 +180,9 @@ class Keeper:
     async def status(self) -> dict[str, object]:
         """What the vault holds, in the words of `vault/status`."""
         vault = self.root.vault
-        counts = None if vault is None else await self.ls.run(self.ls.readers, vault.counts)
-        documents = counts.notes if counts is not None else 0
+        notes, problems = (0, 0) if vault is None else await self.ls.run(self.ls.readers, vault.counts)
         phase = "indexing" if self._scanning else "idle"
-        problems = len(counts.skipped) if counts is not None else 0
-        return {"vault": self.root.uri, "phase": phase, "documents": documents, "total": documents, "problems": problems}
+        return {"vault": self.root.uri, "phase": phase, "documents": notes, "total": notes, "problems": problems}
 
     async def _tell_idle(self) -> None:
         self.ls.protocol.notify("vault/status", await self.status())

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from vault_lsp.config import HealthConfig
 from vault_lsp.core import health
+from vault_lsp.core.health import HealthConfig
 from vault_lsp.core.links import Anchors, Names, resolve
 from vault_lsp.core.model import Finding, Found, Link, Missing, Note, NotePath, Resolution
 from vault_lsp.core.parse import parse
@@ -22,7 +22,7 @@ _BETWEEN_FILES = frozenset({"broken-link", "readme-link", "ambiguous-link", "ali
 
 def parse_lone(path: NotePath, source: str) -> Note:
     """What a text says as a note of its own."""
-    return parse(path, Text(source))
+    return parse(path, Text(source), ())
 
 
 class LoneView:
@@ -69,7 +69,7 @@ class LoneView:
 
     def findings(self, path: NotePath) -> tuple[Finding, ...]:
         """What is wrong within the note."""
-        found: Iterable[Finding] = health.findings(self._note, self._resolve, self.anchors, HealthConfig())
+        found: Iterable[Finding] = health.findings(self._note, self._resolve, HealthConfig(), self.anchors)
         return tuple(each for each in found if each.rule not in _BETWEEN_FILES and each.path == path)
 
     def anchors(self, path: NotePath) -> Anchors | None:

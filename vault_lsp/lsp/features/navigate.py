@@ -64,7 +64,9 @@ def _references(look: Look, position: types.Position, *, declaration: bool) -> l
     return [convert.wire_location(uris[each.path], each.place, look.encoding) for each in found] or None
 
 
-def _document_links(look: Look) -> list[Wire]:
+def _document_links(look: Look) -> list[Wire] | None:
+    if look.view.note(look.path) is None:
+        return None
     links: list[Wire] = []
     for link, resolution in look.view.links(look.path):
         if isinstance(resolution, Found):
