@@ -9,7 +9,7 @@ import html
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import unquote_to_bytes
 
 import pyromark
@@ -50,7 +50,9 @@ _ATX = re.compile(r"[ \t]{0,3}#{1,6}(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*\Z", re.D
 _UNDERLINE = re.compile(r"[ \t>]*(?:=+|-+)[ \t]*\Z")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
-_HTML_NAME = re.compile(r"""<(a\b[^<>]*?\sname|[a-z][^<>]*?\sid)\s*=\s*(?:"([^"<>]+)"|'([^'<>]+)'|([^\s"'<>]+))""", re.I)
+_HTML_NAME = re.compile(
+    r"""<(a\b[^<>]*?\sname|[a-z][^<>]*?\sid)\s*=\s*(?:"([^"<>]+)"|'([^'<>]+)'|([^\s"'<>]+))""", re.IGNORECASE
+)
 _HEADING_ID = re.compile(r"\{#([^\s{}]+)\}[ \t]*\Z")
 _DEFINITION = re.compile(
     r"(?:(?<=[\r\n])|\A)[ \t>]*(?:[-*+][ \t]+)?(\[((?:[^\[\]\\]|\\.){1,999}?)\]:)"
