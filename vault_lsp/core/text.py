@@ -126,7 +126,9 @@ class Text:
             return start + min(max(column, 0), end - start)
         units = 0
         for index, character in enumerate(text):
-            width = len(character.encode("utf-8", "surrogatepass")) if encoding == "utf-8" else 1 + (character > "\uffff")
+            width = (
+                len(character.encode("utf-8", "surrogatepass")) if encoding == "utf-8" else 1 + (character > "\uffff")
+            )
             if units + width > column:
                 return start + index
             units += width
