@@ -126,6 +126,15 @@ class Note:
     problems: tuple[Problem, ...] = ()
 
 
+class Stamp(NamedTuple):
+    """What tells that a file is unchanged without reading it; times in nanoseconds."""
+
+    size: int
+    mtime_ns: int
+    ctime_ns: int
+    inode: int
+
+
 class Chunk(NamedTuple):
     """A piece of a note that is searched and embedded as one.
 

@@ -107,8 +107,17 @@ def scan(markdown: str) -> Scan:
 def _events(markdown: str, data: bytes) -> Scan:
     found = Scan()
     undefined: list[Any] = []
+    extra: dict[str, str] = {}
     if b"]:" in data:
-        found.definitions = definitions(markdown, data)
+        found.definitions, extra = definitions(markdown, data)
+
+    def undefined_label(link: Any) -> tuple[str, str] | None:
+        target = extra.get(normal_label(link["reference"]))
+        if target is None:
+            undefined.append(link)
+            return None
+        return target, ""
+
     percent = b"%%" in data
     html = _HAS_ANCHOR.search(data) is not None
     marks: list[_Mark] = []
@@ -124,7 +133,7 @@ def _events(markdown: str, data: bytes) -> Scan:
         markdown,
         options=OPTIONS,
         merge_text=True,
-        broken_link_callback=undefined.append if b"][" in data else None,
+        broken_link_callback=undefined_label if extra or b"][" in data else None,
     )
     for event, span in events:
         if event.__class__ is str:
@@ -217,6 +226,10 @@ def _events(markdown: str, data: bytes) -> Scan:
                     heading.append(value)
         before = kind
         last = span
+    if extra:
+        heads = {definition.start for definition in found.definitions}
+        found.links = [link for link in found.links if link.start not in heads]
+        found.uses = [use for use in found.uses if use.start not in heads]
     found.comments = _pairs(marks)
     _undefined_uses(data, undefined, found)
     return found
@@ -224,7 +237,7 @@ def _events(markdown: str, data: bytes) -> Scan:
 
 def _link(data: bytes, about: Any, start: int, end: int, inner: int, found: Scan, *, image: bool) -> None:
     """Record an inline link, or a reference and the label it uses. `inner` is where the link text ends."""
-    how, dest = about["link_type"], about["dest_url"]
+    how, dest = about["link_type"].removesuffix("Unknown"), about["dest_url"]
     if how in _ADDRESSES:
         return
     inside = not (dest == "" or inline.is_external(dest))
@@ -313,7 +326,8 @@ def _heading(data: bytes, level: int, text: str, span: Any, found: Scan, *, link
 def _footnote(data: bytes, name: str, start: int, end: int, found: Scan) -> None:
     close = data.find(b"]:", start, end)
     behind = close + 1 if close >= 0 else end
-    end = start + len(data[start:end].rstrip())
+    line_end = data.find(b"\n", start, end)
+    end = start + len(data[start : line_end if line_end >= 0 else end].rstrip())
     found.definitions.append(RawDefinition("^" + normal_label(name), "", start, end, start, behind))
 
 

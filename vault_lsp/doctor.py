@@ -1,0 +1,95 @@
+"""Is the installation sound, and the index? One check a line, each with what was found."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from contextlib import closing, suppress
+from importlib import metadata
+from pathlib import Path
+from typing import NamedTuple
+
+import apsw
+
+from vault_lsp.errors import VaultLspError
+from vault_lsp.service import Vault
+from vault_lsp.store import db
+
+
+class Check(NamedTuple):
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    message: str
+
+
+def examine(vault: Vault, *, verify: bool = False) -> list[Check]:
+    """Look at Python, SQLite, the segmenter and the index; with `verify` compare it with one made afresh."""
+    checks = [
+        Check("python", ok=True, message=platform.python_version()),
+        _sqlite(),
+        _segmenter(),
+        Check("config", not vault.config_problems, "; ".join(map(str, vault.config_problems)) or "sound"),
+        _index(vault),
+    ]
+    if verify:
+        try:
+            differences = vault.verify()
+        except VaultLspError as error:
+            differences = [str(error)]
+        shown = "; ".join(differences[:5]) + (f" and {len(differences) - 5} more" if len(differences) > 5 else "")
+        checks.append(Check("verify", not differences, shown or "equal to an index made afresh"))
+    return checks
+
+
+def prune_indexes(vault: Vault) -> list[str]:
+    """Remove old generations of this vault's index, and the indexes of vaults that are gone."""
+    removed = []
+    for file in vault.index.older_generations():
+        with suppress(OSError):
+            file.unlink()
+            removed.append(str(file))
+    cache = db.cache_folder()
+    with suppress(OSError):
+        for folder in cache.iterdir():
+            if folder != vault.index.folder and _is_orphan(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+                removed.append(str(folder))
+    return removed
+
+
+def _is_orphan(folder: Path) -> bool:
+    """Whether a folder is the index of a vault that no longer exists: only what we made ourselves counts."""
+    try:
+        root = json.loads((folder / "vault.json").read_text("utf-8"))["root"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return isinstance(root, str) and not Path(root).exists()
+
+
+def _sqlite() -> Check:
+    try:
+        with closing(apsw.Connection(":memory:")) as connection:
+            connection.execute("CREATE VIRTUAL TABLE t USING fts5(x, content='', contentless_delete=1)").fetchall()
+    except apsw.Error as error:
+        return Check("sqlite", ok=False, message=f"{apsw.sqlite_lib_version()} without FTS5: {error}")
+    return Check("sqlite", ok=True, message=f"{apsw.sqlite_lib_version()} with FTS5")
+
+
+def _segmenter() -> Check:
+    import rjieba  # noqa: PLC0415 - a tenth of a second
+
+    words = rjieba.cut_for_search("知识管理")
+    return Check("segmenter", bool(words), f"rjieba {metadata.version('rjieba')}")
+
+
+def _index(vault: Vault) -> Check:
+    file = vault.index.file
+    try:
+        with closing(db.connect(file, writable=False)) as connection:
+            db.check(connection, file)
+    except VaultLspError as error:
+        return Check("index", ok=False, message=str(error))
+    return Check("index", ok=True, message=f"{file} is sound")

@@ -1,0 +1,231 @@
+"""From a file to its rows: read, hash, decode, parse, cut, segment. Runs in worker processes for many notes.
+
+A worker is this module run as a program: it takes pickled batches of paths on its standard input and answers with
+pickled results on its standard output. It ends when its input ends, so it never outlives the process that started it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pickle
+import queue
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from vault_lsp.core.chunk import chunks
+from vault_lsp.core.model import Note, NotePath, Problem, Stamp
+from vault_lsp.core.parse import parse
+from vault_lsp.core.text import Place, Point, Text
+from vault_lsp.store import notes
+from vault_lsp.vault import Decoded, decode, read
+
+#: Batches are cut at this many bytes of notes, so that neither memory nor a transaction grows without bound.
+BATCH_BYTES = 1 << 19
+BATCH_NOTES = 64
+
+_LENGTH = struct.Struct("<Q")
+
+
+class Task(NamedTuple):
+    """A note to look at; `hash` is what the index holds, None where it holds nothing."""
+
+    path: NotePath
+    size: int
+    hash: bytes | None
+
+
+class Prepared(NamedTuple):
+    """What became of one note.
+
+    `stamp` is None when the file vanished. `rows` is None when the bytes are those that the index already holds, or
+    when the note is `skipped` for a reason.
+    """
+
+    path: NotePath
+    stamp: Stamp | None
+    hash: bytes | None = None
+    rows: notes.Rows | None = None
+    skipped: str | None = None
+
+
+def prepare(root: Path, task: Task) -> Prepared:
+    """Make the rows of one note. Never raises for anything that a file can hold or that can happen to it."""
+    try:
+        data, stamp = read(root / task.path)
+    except (FileNotFoundError, NotADirectoryError):
+        return Prepared(task.path, None)
+    except OSError as error:
+        return Prepared(task.path, Stamp(task.size, 0, 0, 0), skipped=(error.strerror or str(error)).lower())
+    digest = hashlib.sha256(data).digest()
+    if digest == task.hash:
+        return Prepared(task.path, stamp, digest)
+    decoded = decode(data)
+    if decoded.skipped is not None:
+        return Prepared(task.path, stamp, digest, skipped=decoded.skipped)
+    text = Text(decoded.source)
+    note = parse_decoded(task.path, text, decoded)
+    return Prepared(task.path, stamp, digest, notes.rows(note, chunks(note, text)))
+
+
+def parse_decoded(path: NotePath, text: Text, decoded: Decoded) -> Note:
+    """Parse a text; bytes that could not be decoded become a problem of the note."""
+    problems: tuple[Problem, ...] = ()
+    if decoded.replaced:
+        at = text.point(max(text.source.find("\ufffd"), 0))
+        message = f"{decoded.replaced} bytes are not UTF-8 and were replaced"
+        problems = (Problem("invalid-encoding", message, Place(at, Point(at.line, *(n + 1 for n in at[1:])))),)
+    return parse(path, text, problems)
+
+
+def batches(tasks: Iterable[Task]) -> Iterator[list[Task]]:
+    """Cut tasks into batches of bounded size, in order."""
+    batch: list[Task] = []
+    size = 0
+    for task in tasks:
+        if batch and (size + task.size > BATCH_BYTES or len(batch) >= BATCH_NOTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(task)
+        size += task.size
+    if batch:
+        yield batch
+
+
+def prepare_all(root: Path, tasks: Sequence[Task], workers: int) -> Iterator[list[Prepared]]:
+    """Prepare notes in order of arrival, in `workers` processes; in this one for none."""
+    if workers == 0:
+        for batch in batches(tasks):
+            yield [prepare(root, task) for task in batch]
+        return
+    answers: queue.Queue[list[Prepared] | BaseException | None] = queue.Queue(maxsize=workers * 2)
+    source = batches(tasks)
+    lock = threading.Lock()
+    stop = threading.Event()
+
+    def next_batch() -> list[Task] | None:
+        with lock:
+            return None if stop.is_set() else next(source, None)
+
+    processes = [_start(root) for _ in range(workers)]
+    threads = [
+        threading.Thread(target=_drive, args=(root, process, next_batch, answers, stop), daemon=True)
+        for process in processes
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        ended = 0
+        while ended < workers:
+            answer = answers.get()
+            if answer is None:
+                ended += 1
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                yield answer
+    finally:
+        stop.set()
+        for process in processes:
+            process.kill()
+        for thread in threads:
+            while thread.is_alive():
+                with suppress(queue.Empty):
+                    answers.get_nowait()
+                thread.join(0.05)
+        for process in processes:
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    with suppress(OSError):
+                        stream.close()
+
+
+def _start(root: Path) -> subprocess.Popen[bytes]:
+    # -P: the current folder may be a vault with a `yaml.py` of its own, which must never be imported.
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "vault_lsp.prepare", os.fspath(root)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+
+
+def _drive(
+    root: Path,
+    process: subprocess.Popen[bytes],
+    next_batch: Callable[[], list[Task] | None],
+    answers: queue.Queue[list[Prepared] | BaseException | None],
+    stop: threading.Event,
+) -> None:
+    """Feed one worker. A worker that dies (out of memory, killed) costs speed, not notes: its batch is done here."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        alive = True
+        while (batch := next_batch()) is not None:
+            prepared = None
+            if alive:
+                try:
+                    _send(process.stdin, batch)
+                    prepared = _receive(process.stdout)
+                except (OSError, EOFError, ValueError):
+                    alive = False
+            if stop.is_set():
+                break
+            answers.put([prepare(root, task) for task in batch] if prepared is None else prepared)
+    except BaseException as error:  # noqa: BLE001 - handed on to the thread that waits for the answer
+        answers.put(error)
+    finally:
+        answers.put(None)
+
+
+def _send(stream: BinaryIO, value: object) -> None:
+    data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    stream.write(_LENGTH.pack(len(data)))
+    stream.write(data)
+    stream.flush()
+
+
+def _receive(stream: BinaryIO) -> list[Prepared] | None:
+    head = stream.read(_LENGTH.size)
+    if len(head) < _LENGTH.size:
+        raise EOFError
+    (length,) = _LENGTH.unpack(head)
+    data = stream.read(length)
+    if len(data) < length:
+        raise EOFError
+    # Only ever read from a pipe to a child of ours.
+    answer: list[Prepared] = pickle.loads(data)  # noqa: S301
+    return answer
+
+
+def _main() -> None:
+    root = Path(sys.argv[1])
+    source = sys.stdin.buffer
+    # Nothing that a library prints may reach the pipe.
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    while True:
+        head = source.read(_LENGTH.size)
+        if len(head) < _LENGTH.size:
+            return
+        (length,) = _LENGTH.unpack(head)
+        tasks: list[Task] = pickle.loads(source.read(length))  # noqa: S301 - sent by our parent
+        try:
+            _send(sink, [prepare(root, task) for task in tasks])
+        except BrokenPipeError:
+            return
+
+
+if __name__ == "__main__":
+    # Run as a program, this module would pickle its types under another name.
+    from vault_lsp.prepare import _main as main
+
+    with suppress(KeyboardInterrupt):
+        main()

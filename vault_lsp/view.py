@@ -1,0 +1,297 @@
+"""Answers from one snapshot: a read transaction, the names of that moment, and the open buffers on top.
+
+A View is made by `service.Vault.view` and lives as long as one request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple, Protocol, TypeVar
+
+import apsw
+
+from vault_lsp.config import Config
+from vault_lsp.core import health
+from vault_lsp.core.links import Anchors, Names, link_key, name_key, resolve, target_keys
+from vault_lsp.core.model import (
+    Definition,
+    Finding,
+    Found,
+    Link,
+    Note,
+    NotePath,
+    Resolution,
+)
+from vault_lsp.core.text import Place, Point, Text
+from vault_lsp.errors import NotFound
+from vault_lsp.search import Query, SearchResult, answer
+from vault_lsp.store import notes
+from vault_lsp.store.notes import Backlink
+from vault_lsp.symbols import TOP, Symbol, SymbolTable, find_symbols
+
+class Location(NamedTuple):
+    """A place in a file of the vault."""
+
+    path: NotePath
+    place: Place
+
+
+class Target(NamedTuple):
+    """Where a definition leads: `origin` is what stands under the cursor."""
+
+    path: NotePath
+    place: Place
+    origin: Place
+
+
+class Resolved(NamedTuple):
+    """A link of a note with where it leads."""
+
+    link: Link
+    resolution: Resolution
+
+
+class _Placed(Protocol):
+    @property
+    def place(self) -> Place: ...
+
+
+_Item = TypeVar("_Item", bound=_Placed)
+
+
+class _Wanted(NamedTuple):
+    """What references are asked for: a file, or one anchor inside it."""
+
+    path: NotePath
+    anchor: Place | None
+    declaration: Place
+
+
+class View:
+    """One consistent look at a vault. Not for use by two threads at once."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        names: Names,
+        table: SymbolTable,
+        text: Callable[[NotePath], Text | None],
+        overlay: Mapping[NotePath, Note],
+        config: Config,
+        cancelled: Callable[[], None],
+    ) -> None:
+        self.connection = connection
+        self.config = config
+        self._overlay = overlay
+        self._table = table
+        self._text = text
+        self._cancelled = cancelled
+        self._names = names.with_overlay({path: note.aliases for path, note in overlay.items()}) if overlay else names
+        self._anchors: dict[NotePath, Anchors | None] = {}
+
+    # Notes ----------------------------------------------------------------------------------------------------------
+
+    def note(self, path: NotePath) -> Note | None:
+        """What a note says: its open buffer, else what is indexed; None for anything that is no indexed note."""
+        open_buffer = self._overlay.get(path)
+        return open_buffer if open_buffer is not None else notes.note(self.connection, path)
+
+    def paths(self) -> tuple[NotePath, ...]:
+        """Every note, of the index and of open buffers, in order."""
+        return tuple(sorted({*notes.known(self.connection), *self._overlay}))
+
+    def require(self, path: NotePath) -> Note:
+        """The same, or NotFound."""
+        found = self.note(path)
+        if found is None:
+            known = notes.known_at(self.connection, path)
+            reason = known.skipped if known is not None and known.skipped else "no such note in the vault"
+            raise NotFound(f"{path}: {reason}")
+        return found
+
+    def anchors(self, path: NotePath) -> Anchors | None:
+        """What can be linked inside a note; None for other files."""
+        if path not in self._anchors:
+            open_buffer = self._overlay.get(path)
+            self._anchors[path] = (
+                Anchors.of(open_buffer) if open_buffer is not None else notes.anchors(self.connection, path)
+            )
+        return self._anchors[path]
+
+    def resolve(self, source: NotePath, link: Link) -> Resolution:
+        """Where a link of a note leads."""
+        return resolve(
+            *(link.kind, link.path, link.subpath, source, self._names, self.anchors),
+            aliases=self.config.links.resolve_aliases,
+        )
+
+    def links(self, path: NotePath) -> tuple[Resolved, ...]:
+        """The links of a note, in its order."""
+        return tuple(Resolved(link, self.resolve(path, link)) for link in self.require(path).links)
+
+    def findings(self, path: NotePath) -> tuple[Finding, ...]:
+        """What is wrong with a note; the same list on every surface."""
+        note = self.note(path)
+        if note is None:
+            return ()
+        return health.findings(note, lambda link: self.resolve(path, link), self.config.health, self.anchors)
+
+    # Where things are -----------------------------------------------------------------------------------------------
+
+    def definition(self, path: NotePath, point: Point) -> tuple[Target, ...]:
+        """Where the link or the reference mark under the cursor leads; empty where there is none or it is broken."""
+        note = self.note(path)
+        if note is None:
+            return ()
+        link = _at(note.links, point)
+        if link is not None:
+            resolution = self.resolve(path, link)
+            if isinstance(resolution, Found):
+                return (Target(resolution.path, resolution.anchor or TOP, link.place),)
+            return ()
+        use = _at(note.label_uses, point)
+        if use is not None:
+            return tuple(Target(path, d.place, use.place) for d in note.definitions if d.label == use.label)[:1]
+        return ()
+
+    def references(self, path: NotePath, point: Point, *, declaration: bool) -> tuple[Location, ...]:
+        """Every place that means what stands under the cursor: a link's target, a heading, a block, a tag, a label."""
+        note = self.note(path)
+        if note is None:
+            return ()
+        link = _at(note.links, point)
+        if link is not None:
+            resolution = self.resolve(path, link)
+            if not isinstance(resolution, Found):
+                return self._same_broken(path, link)
+            return self._references(_Wanted(resolution.path, resolution.anchor, resolution.anchor or TOP), declaration)
+        label = _at(note.label_uses, point) or _definition_at(note, point)
+        if label is not None:
+            uses = [Location(path, use.place) for use in note.label_uses if use.label == label.label]
+            declared = [Location(path, d.place) for d in note.definitions if d.label == label.label]
+            return tuple([*declared, *uses] if declaration else uses)
+        tag = _at(note.tags, point)
+        if tag is not None:
+            return tuple(self._tagged(name_key(tag.name)))
+        block = _at(note.blocks, point)
+        if block is not None:
+            return self._references(_Wanted(path, block.place, block.place), declaration)
+        if note.title_place != TOP and note.title_place.holds(point):
+            # The title stands for the whole note.
+            return self._references(_Wanted(path, None, note.title_place), declaration)
+        heading = _at(note.headings, point)
+        if heading is not None:
+            return self._references(_Wanted(path, heading.place, heading.place), declaration)
+        return ()
+
+    def backlinks(self, path: NotePath) -> tuple[Backlink, ...]:
+        """The links of other notes that lead to a note or file, by source and place."""
+        found = [link for link in self._links_to(path) if link.source != path]
+        return tuple(sorted(found, key=lambda backlink: (backlink.source, backlink.link.place)))
+
+    def indegree(self, path: NotePath) -> int:
+        """How many other notes link to a note."""
+        return len({link.source for link in self._links_to(path) if link.source != path})
+
+    # Search ---------------------------------------------------------------------------------------------------------
+
+    def search(self, query: Query) -> SearchResult:
+        """Find notes by what they say and what they are called."""
+        return answer(self.connection, query, self._text, self.indegree)
+
+    def symbols(self, query: str, limit: int) -> tuple[Symbol, ...]:
+        """Notes, aliases and headings by name, and notes by what they say; best first.
+
+        Without a query: the notes last changed.
+        """
+        return find_symbols(self.connection, self._table, query, limit, self._overlay)
+
+    # Inside ---------------------------------------------------------------------------------------------------------
+
+    def _references(self, wanted: _Wanted, declaration: bool) -> tuple[Location, ...]:  # noqa: FBT001 - as in LSP
+        found = []
+        title = self._title_anchor(wanted)
+        for source, link in self._links_to(wanted.path):
+            if wanted.anchor is None or title:
+                # A fragment alone means its own heading, not the note that it stands in.
+                if source == wanted.path and not link.path and not (title and self._leads_to(source, link, title)):
+                    continue
+            elif not self._leads_to(source, link, wanted.anchor):
+                continue
+            found.append(Location(source, link.place))
+        found.sort()
+        return tuple([Location(wanted.path, wanted.declaration), *found] if declaration else found)
+
+    def _title_anchor(self, wanted: _Wanted) -> Place | None:
+        """The title heading, when that is what is wanted: by the first heading of level one."""
+        if wanted.anchor is not None:
+            return None
+        note = self.note(wanted.path)
+        if note is None:
+            return None
+        return next((h.place for h in note.headings if h.place == note.title_place), None)
+
+    def _leads_to(self, source: NotePath, link: Link, anchor: Place) -> bool:
+        if not link.subpath:
+            return False
+        resolution = self.resolve(source, link)
+        return isinstance(resolution, Found) and resolution.anchor == anchor
+
+    def _links_to(self, path: NotePath) -> Iterator[Backlink]:
+        """Every link that leads to a file, of open buffers too: a look-up by key, then each is resolved."""
+        note = self._overlay.get(path)
+        aliases = note.aliases if note is not None else notes.aliases(self.connection, path)
+        keys = target_keys(path, aliases)
+        for candidate in self._candidates(keys):
+            self._cancelled()
+            resolution = self.resolve(candidate.source, candidate.link._replace(subpath=""))
+            if isinstance(resolution, Found) and resolution.path == path:
+                yield candidate
+
+    def _candidates(self, keys: tuple[str, ...]) -> Iterator[Backlink]:
+        for backlink in notes.links_with_keys(self.connection, keys):
+            if backlink.source not in self._overlay:
+                yield backlink
+        wanted = set(keys)
+        for source, note in self._overlay.items():
+            for link in note.links:
+                if link_key(link.path, source) in wanted:
+                    yield Backlink(source, link)
+
+    def _same_broken(self, source: NotePath, link: Link) -> tuple[Location, ...]:
+        """All links to the same name that leads nowhere yet."""
+        key = link_key(link.path, source)
+        if key is None:
+            return (Location(source, link.place),)
+        return tuple(
+            sorted(
+                Location(other.source, other.link.place)
+                for other in self._candidates((key,))
+                if not isinstance(self.resolve(other.source, other.link), Found)
+            )
+        )
+
+    def _tagged(self, key: str) -> list[Location]:
+        found = [
+            Location(path, place)
+            for path, place in notes.tag_places(self.connection, key)
+            if path not in self._overlay
+        ]
+        found += [
+            Location(path, tag.place)
+            for path, note in self._overlay.items()
+            for tag in note.tags
+            if name_key(tag.name) == key
+        ]
+        return sorted(found)
+
+
+def _at(items: Iterable[_Item], point: Point) -> _Item | None:
+    """The innermost item under a cursor; one that the cursor only touches at its end counts where no other holds it."""
+    touched = [item for item in items if item.place.holds(point)]
+    inside = [item for item in touched if point[:2] < item.place.end[:2]] or touched
+    return max(inside, key=lambda item: item.place.start, default=None)
+
+
+def _definition_at(note: Note, point: Point) -> Definition | None:
+    return _at(note.definitions, point)
