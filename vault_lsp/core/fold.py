@@ -80,7 +80,7 @@ class _Spelling(dict[str, str]):
         elif category[0] == "M":
             # Planes 15 and 16 are private use, which unicode61 takes for letters.
             spelled = chr((0xF0000 if code <= 0xFFFF else 0x100000) + (code & 0xFFFF))
-        elif category[0] in "LN" or category == "Cn":
+        elif category[0] in "LN" or (category == "Cn" and code & 0xFFFE != 0xFFFE):
             spelled = character
         elif category[0] == "S":
             spelled = f" u{code:x} "
