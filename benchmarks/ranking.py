@@ -28,23 +28,23 @@ from vault_lsp.core.text import Span, Text
 from vault_lsp.core.tokens import index_terms, match_expression, query_terms
 from vault_lsp.store.search import NO_FILTERS, keyword, titles
 
-SCHEMA = (
-    "CREATE TABLE documents(id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, kind TEXT, area TEXT, title TEXT,"
-    " mtime_ns INTEGER)",
-    "CREATE TABLE tags(document INTEGER, name TEXT, key TEXT)",
-    "CREATE TABLE chunks(id INTEGER PRIMARY KEY, document INTEGER, ordinal INTEGER)",
-    "CREATE TABLE names(id INTEGER PRIMARY KEY, document INTEGER, kind TEXT, name TEXT, key TEXT)",
-    "CREATE INDEX names_key ON names(key)",
-    "CREATE VIRTUAL TABLE chunk_fts USING fts5(title, words, bigrams, content='', contentless_delete=1,"
-    " tokenize='unicode61 remove_diacritics 2')",
-    "CREATE VIRTUAL TABLE name_fts USING fts5(words, bigrams, content='', contentless_delete=1,"
-    " tokenize='unicode61 remove_diacritics 2')",
-)
+SCHEMA = """
+CREATE TABLE documents(id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, kind TEXT, area TEXT, title TEXT,
+    mtime_ns INTEGER);
+CREATE TABLE tags(document INTEGER, name TEXT, key TEXT);
+CREATE TABLE chunks(id INTEGER PRIMARY KEY, document INTEGER, ordinal INTEGER);
+CREATE TABLE names(id INTEGER PRIMARY KEY, document INTEGER, kind TEXT, name TEXT, key TEXT);
+CREATE INDEX names_key ON names(key);
+CREATE VIRTUAL TABLE chunk_fts USING fts5(title, words, bigrams, content='', contentless_delete=1,
+    tokenize='unicode61 remove_diacritics 2');
+CREATE VIRTUAL TABLE name_fts USING fts5(words, bigrams, content='', contentless_delete=1,
+    tokenize='unicode61 remove_diacritics 2');
+"""
 
 
 def index(rows: list[dict]) -> apsw.Connection:
     connection = apsw.Connection(":memory:")
-    for statement in SCHEMA:
+    for statement in SCHEMA.split(";\n"):
         connection.execute(statement)
     with connection:
         for row in rows:
