@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,7 +27,6 @@ log = logging.getLogger(__name__)
 
 #: The scan of a vault that has an index waits a moment, so that the first requests find both cores free.
 _SCAN_DELAY = 0.7
-_CONFIG = (".vault-lsp", "config.yaml")
 _POLL_SECONDS = 1.0
 _STATUS_SECONDS = 0.5
 
@@ -49,7 +47,7 @@ class Keeper:
     def touch(self, files: Iterable[str]) -> None:
         """Notes that files, or folders with all they hold, may have changed."""
         held = {file for file in files if self.root.holds(file)}
-        if held and os.path.join(self.root.folder, *_CONFIG) in held:
+        if self.root.config_file in held:
             self.ls.reopen(self.root)
         elif held:
             self._files |= held

@@ -13,10 +13,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -27,17 +26,17 @@ from pygls.protocol import default_converter
 
 from vault_lsp import __version__
 from vault_lsp.core.model import NotePath
-from vault_lsp.core.text import Encoding, Point, Text
 from vault_lsp.errors import VaultLspError
 from vault_lsp.lsp import convert, transport
 from vault_lsp.lsp.checks import Checks
 from vault_lsp.lsp.keeper import Keeper
 from vault_lsp.lsp.lone import LoneView, parse_lone
+from vault_lsp.lsp.look import Look
 from vault_lsp.lsp.protocol import Json, RequestFailed, VaultProtocol, encode
-from vault_lsp.lsp.session import ClientCapabilities, Document, Root, Session, Settings
+from vault_lsp.lsp.session import Document, Root, Session
 
 if TYPE_CHECKING:
-    from vault_lsp.service import View
+    pass
 
 log = logging.getLogger(__name__)
 
@@ -51,50 +50,6 @@ _NAMES_SECONDS = 10.0
 _INDEX_SECONDS = 5.0
 #: How long work in threads may take to notice that the server ends.
 _GRACE_SECONDS = 3.0
-_PARENT_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """All that a job in a thread sees: one snapshot of the vault, with the words of the client that asked."""
-
-    view: View | LoneView
-    path: NotePath
-    document: Document | None
-    root: Root | None
-    client: ClientCapabilities
-    settings: Settings
-    #: The open buffers of the vault by their files.
-    buffers: Mapping[str, Document]
-    cancelled: Callable[[], bool]
-
-    @property
-    def encoding(self) -> Encoding:
-        """The unit of the client's columns."""
-        return self.client.encoding
-
-    def point(self, position: types.Position) -> Point | None:
-        """The point of a client's position, None past the text's end or where the text can't be read."""
-        text = self.text()
-        return None if text is None else convert.point_of(text, position, self.encoding)
-
-    def text(self) -> Text | None:
-        """The text of the note that was asked about: the buffer, else the file."""
-        if self.document is not None:
-            return self.document.text
-        vault = self.root.vault if self.root else None
-        return None if vault is None else vault.text(self.path)
-
-    def uri(self, path: NotePath) -> str:
-        """The URI of a note, spelled as the client spells it where it has the note open."""
-        buffer = self.buffer(path)
-        if buffer is not None:
-            return buffer.uri
-        return "" if self.root is None else convert.uri_of(self.root.file_of(path))
-
-    def buffer(self, path: NotePath) -> Document | None:
-        """The open buffer of a note."""
-        return self.document if self.root is None else self.buffers.get(self.root.file_of(path))
 
 
 class VaultServer(LanguageServer):
@@ -165,9 +120,7 @@ class VaultServer(LanguageServer):
             task.cancel()
         return task
 
-    async def run(
-        self, pool: ThreadPoolExecutor, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    async def run(self, pool: ThreadPoolExecutor, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs a job in a thread."""
         future = pool.submit(job, *args, **kwargs)
         self._running.add(future)
@@ -401,7 +354,7 @@ async def _serve_tcp(host: str, port: int, box: list[VaultServer]) -> int:
 
     listener = await asyncio.start_server(connected, host, port)
     async with listener:
-        print(f"listening on {host}:{listener.sockets[0].getsockname()[1]}", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"listening on {host}:{listener.sockets[0].getsockname()[1]}", file=sys.stderr, flush=True)
         return await _until_ended(server)
 
 
@@ -414,42 +367,8 @@ async def _until_ended(server: VaultServer) -> int:
         return await server.ended
     finally:
         server.stop_work()
-        for future in list(server.protocol._request_futures.values()):
-            future.cancel()
+        server.protocol.cancel_all()
         await asyncio.sleep(0)
-
-
-async def watch_parent(server: VaultServer, process: int) -> None:
-    """Ends the server when the client's process is gone: a pipe that a third process inherited never closes."""
-    if not alive(process):
-        return  # a client in another container names a process that we can't see
-    while True:
-        await asyncio.sleep(_PARENT_SECONDS)
-        if not alive(process):
-            log.warning("the client's process %d is gone", process)
-            server.end(1)
-            return
-
-
-def alive(process: int) -> bool:
-    """Whether a process exists."""
-    if os.name == "nt":
-        import ctypes  # noqa: PLC0415  Windows only; os.kill(…, 0) would send Ctrl-C there
-
-        kernel = ctypes.windll.kernel32  # type: ignore[attr-defined,unused-ignore]
-        handle = kernel.OpenProcess(0x00100000, 0, process)  # SYNCHRONIZE
-        if not handle:
-            return False
-        waiting: int = kernel.WaitForSingleObject(handle, 0)
-        kernel.CloseHandle(handle)
-        return waiting == 0x102  # WAIT_TIMEOUT: it hasn't ended
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
 
 
 async def _wait(event: asyncio.Event, seconds: float) -> None:

@@ -103,7 +103,7 @@ class Settings:
             name = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
             if name not in names or value is None:
                 continue
-            if type(value) is not kinds[name] or (kinds[name] is int and not 0 <= value <= 100_000):
+            if type(value) is not kinds[name] or (isinstance(value, int) and not 0 <= value <= 100_000):
                 expected = "true or false" if kinds[name] is bool else "a number from 0 to 100000"
                 problems.append(f"vaultLsp.{key} must be {expected}, not {value!r}")
                 continue
@@ -167,6 +167,7 @@ class Root:
     def __init__(self, uri: str, folder: str) -> None:
         self.uri = uri
         self.folder = folder
+        self.config_file = str(Path(folder, ".vault-lsp", "config.yaml"))
         #: Set when opening has ended, well or not.
         self.opened = asyncio.Event()
         #: Set when the names of all notes are known, so that a missing note is really missing.

@@ -9,7 +9,8 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 from vault_lsp.lsp import convert
-from vault_lsp.lsp.server import VaultServer, watch_parent
+from vault_lsp.lsp.parent import watch_parent
+from vault_lsp.lsp.server import VaultServer
 from vault_lsp.lsp.session import ClientCapabilities, folders_of
 
 log = logging.getLogger(__name__)
