@@ -164,16 +164,6 @@ class VaultProtocol(LanguageServerProtocol):
             self._request_futures.pop(identity, None)
             self._result_types.pop(identity, None)
 
-    def structure_message(self, data: dict[str, Any]) -> Any:
-        """The typed message; quiet, since the caller answers or logs what is wrong with it."""
-        logger = logging.getLogger("pygls.protocol.json_rpc")
-        level = logger.level
-        logger.setLevel(logging.CRITICAL)
-        try:
-            return super().structure_message(data)
-        finally:
-            logger.setLevel(level)
-
     def _execute_handler(
         self,
         msg_id: Any,

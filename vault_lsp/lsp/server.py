@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from lsprotocol import types
+from pygls.exceptions import JsonRpcException, JsonRpcInternalError
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import default_converter
 
@@ -66,6 +67,9 @@ class VaultServer(LanguageServer):
             converter_factory=default_converter,
             max_workers=1,
         )
+        # It logs the text of notes, and a traceback for every error response. What matters comes to
+        # `report_server_error`.
+        logging.getLogger("pygls").setLevel(logging.CRITICAL)
         self.session = Session()
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[int] = self._loop.create_future()
@@ -100,7 +104,12 @@ class VaultServer(LanguageServer):
 
     def report_server_error(self, error: Exception, source: type[Exception]) -> None:
         """Errors go to the log. Sending them to the client fails the same way when sending is what failed."""
-        log.error("%s: %s", source.__name__, error)
+        if isinstance(error, JsonRpcInternalError):
+            log.error("%s: %s\n%s", source.__name__, error, "".join((error.data or {}).get("traceback", ())))
+        elif isinstance(error, JsonRpcException):
+            log.info("%s: %s", source.__name__, error)
+        else:
+            log.error("%s: %s", source.__name__, error, exc_info=error)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Runs a coroutine of the server's own; what it raises is logged."""
@@ -284,7 +293,6 @@ class VaultServer(LanguageServer):
 
 def serve(tcp: tuple[str, int] | None = None) -> int:
     """Serves one client on stdio, or on a TCP port for debugging, until it ends; returns the exit code."""
-    logging.getLogger("pygls").setLevel(logging.ERROR)  # below that it logs the text of notes
     # Another thread that computes gives way to the loop within a millisecond, not five.
     sys.setswitchinterval(0.001)
     server_box: list[VaultServer] = []
