@@ -36,6 +36,12 @@ class IndexDamaged(VaultLspError):
     code = "index-damaged"
 
 
+class IndexReadOnly(VaultLspError):
+    """The index can be read but not written: no permission, no space, or a read-only disk."""
+
+    code = "index-read-only"
+
+
 class NotFound(VaultLspError):
     """The vault has no such note, file or line."""
 

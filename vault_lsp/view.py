@@ -27,9 +27,7 @@ from vault_lsp.errors import NotFound
 from vault_lsp.search import Query, SearchResult, answer
 from vault_lsp.store import notes
 from vault_lsp.store.notes import Backlink
-from vault_lsp.symbols import Symbol, SymbolTable, find_symbols
-
-TOP = Place(Point(0, 0, 0, 0), Point(0, 0, 0, 0))
+from vault_lsp.symbols import TOP, Symbol, SymbolTable, find_symbols
 
 
 class Location(NamedTuple):
@@ -137,7 +135,7 @@ class View:
         note = self.note(path)
         if note is None:
             return ()
-        return health.findings(note, lambda link: self.resolve(path, link), self.anchors, self.config.health)
+        return health.findings(note, lambda link: self.resolve(path, link), self.config.health, self.anchors)
 
     # Where things are -----------------------------------------------------------------------------------------------
 
@@ -276,9 +274,7 @@ class View:
 
     def _tagged(self, key: str) -> list[Location]:
         found = [
-            Location(path, place)
-            for path, place in notes.tag_places(self.connection, key)
-            if path not in self._overlay
+            Location(path, place) for path, place in notes.tag_places(self.connection, key) if path not in self._overlay
         ]
         found += [
             Location(path, tag.place)

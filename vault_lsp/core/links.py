@@ -126,7 +126,10 @@ class Names:
     def files_ending(self, key: str) -> Sequence[str]:
         """Keys of all files whose path is `key` or ends with `/` + `key`."""
         own = self._files.ending(key)
-        return own if self._base is None else [*self._base.files_ending(key), *own]
+        if self._base is None:
+            return own
+        base = self._base
+        return [*base.files_ending(key), *(known for known in own if not base.files_at(known))]
 
     def folders_ending(self, key: str) -> Sequence[str]:
         """Keys of all folders whose path is `key` or ends with `/` + `key`."""
@@ -182,7 +185,7 @@ def target_keys(path: NotePath, aliases: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def resolve(  # noqa: PLR0917 - a link is these values; only `aliases` is a switch
+def resolve(
     kind: LinkKind,
     path: str,
     subpath: str,

@@ -1,0 +1,170 @@
+"""The config file: what it sets, and what it says about its mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vault_lsp.config import CONFIG_FILE, Config, IndexConfig, LinksConfig, load_config, parse_config
+from vault_lsp.core.health import RULES, HealthConfig
+from vault_lsp.core.model import Severity
+
+FULL = """\
+$schema: https://example.org/schema.json
+exclude: [tmp/, "*.board.md"]
+gitignore: true
+follow_symlinks: false
+notes: {new_folder: inbox, templates: templates/}
+text_layers: ["sources/**/*.txt"]
+links: {resolve_aliases: false, prefer: markdown}
+index: {path: /var/cache/x}
+embedding: {model: auto}
+rerank: {model: none, budget_ms: 1500}
+search: {weights: {bm25: 1.0}}
+health:
+  profile: governed
+  graph_in_editor: false
+  roles: {wiki: ["wiki/**"]}
+  duplicate_topic: 0.9
+  archive_after_days: 365
+  ignore_key: quiet
+  rules: {isolated-note: off, broken-link: warning, alias-link: off}
+  exempt: {missing-tags: ["Clippings/**"], broken-link: [a.md]}
+  note_type_tags: [日记]
+  domain_tags: [java]
+  expected_files: [README.md]
+"""
+
+
+def test_a_full_config_is_read_without_complaint() -> None:
+    config, problems = parse_config(FULL)
+    assert problems == ()
+    assert config == Config(
+        exclude=("tmp/", "*.board.md"),
+        gitignore=True,
+        links=LinksConfig(resolve_aliases=False, prefer="markdown"),
+        index=IndexConfig("/var/cache/x"),
+        health=HealthConfig(
+            {"isolated-note": Severity.OFF, "broken-link": Severity.WARNING, "alias-link": Severity.OFF},
+            {"missing-tags": ("Clippings/**",), "broken-link": ("a.md",)},
+            "quiet",
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\n", "# nothing\n", "---\n", "null", "links:\nhealth:\n", "health: {rules: ~}", "\ufeff"]
+)
+def test_an_empty_config_means_the_defaults(text: str) -> None:
+    assert parse_config(text) == (Config(), ())
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("exclud: [a]", (1, 1, "“exclud” is not a setting, did you mean “exclude”?")),
+        ("x: 1", (1, 1, "“x” is not a setting")),
+        (
+            "links: {resolv_aliases: true}",
+            (1, 9, "“links.resolv_aliases” is not a setting, did you mean “resolve_aliases”?"),
+        ),
+        ("gitignore: yes", (1, 12, "“gitignore” must be true or false")),
+        ("gitignore: 'true'", (1, 12, "“gitignore” must be true or false")),
+        ("# é\n\nexclude: tmp", (3, 10, "“exclude” must be a list of texts")),
+        ("exclude:\n- a\n- [b]", (3, 3, "“exclude” must be a list of texts")),
+        ("links: true", (1, 8, "“links” must be a mapping of keys")),
+        ("links:\r\n  prefer: wiki", (2, 11, "“links.prefer” must be one of wikilink, markdown")),
+        ("index: {path: []}", (1, 15, "“index.path” must be a text")),
+        ("é: 1", (1, 1, "“é” is not a setting")),
+        ("$schema: 'a\u2028 b'\nx: 1\n", (2, 1, "“x” is not a setting")),
+        (
+            "health: {rules: {broken-links: off}}",
+            (1, 18, "“health.rules.broken-links” is not a setting, did you mean “broken-link”?"),
+        ),
+        (
+            "health: {rules: {broken-link: loud}}",
+            (1, 31, "“health.rules.broken-link” must be one of error, warning, information, hint, off"),
+        ),
+        (
+            "health: {rules: {broken-link: false}}",
+            (1, 31, "“health.rules.broken-link” must be one of error, warning, information, hint, off"),
+        ),
+        ("health: {exempt: {broken-link: a}}", (1, 32, "“health.exempt.broken-link” must be a list of texts")),
+        ("- a", (1, 1, "the file must be a mapping of keys")),
+        ("gitignore: false\ngitignore: true", (2, 1, "“gitignore” is set twice, the first counts")),
+        ("a: b: c", (1, 5, "not YAML: mapping values are not allowed here")),
+        ("a: *x", (1, 4, "not YAML: found undefined alias 'x'")),
+        ("a:\n\t- b", (2, 1, "not YAML: found character '\\t' that cannot start any token")),
+        ("a: \x07", (1, 4, "not YAML: special characters are not allowed")),
+        ("[" * 20000, (1, 1, "not YAML: nested too deeply")),
+    ],
+)
+def test_a_mistake_is_told_with_its_place_and_the_default_stands(text: str, problem: tuple[int, int, str]) -> None:
+    config, problems = parse_config(text)
+    line, column, message = problem
+    assert (message, line, column) in problems
+    assert config == Config()
+
+
+def test_one_wrong_value_leaves_the_others_in_force() -> None:
+    config, problems = parse_config(
+        "gitignore: maybe\nexclude: [a]\nhealth: {rules: {broken-link: hint, alias-link: x}}"
+    )
+    assert config == Config(exclude=("a",), health=HealthConfig({"broken-link": Severity.HINT}))
+    assert [problem.line for problem in problems] == [1, 3]
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("severity", Severity)
+def test_every_rule_takes_every_severity(rule: str, severity: Severity) -> None:
+    config, problems = parse_config(f"health:\n  rules:\n    {rule}: {severity}\n")
+    assert problems == ()
+    assert config.health.rules == {rule: severity}
+
+
+def test_the_config_lies_in_the_vault(tmp_path: Path) -> None:
+    assert load_config(tmp_path) == (Config(), ())
+    file = tmp_path / CONFIG_FILE
+    file.parent.mkdir()
+    file.write_bytes(b"\xef\xbb\xbfgitignore: true\r\n")
+    assert load_config(tmp_path) == (Config(gitignore=True), ())
+
+
+def test_a_file_that_cannot_be_read_is_a_problem_and_no_error(tmp_path: Path) -> None:
+    file = tmp_path / CONFIG_FILE
+    file.parent.mkdir()
+    file.write_bytes(b"gitignore: true\n\xff")
+    config, (problem,) = load_config(tmp_path)
+    assert config == Config()
+    assert problem.message == "not UTF-8: byte 16 can't be read"
+    file.unlink()
+    file.mkdir()
+    config, (problem,) = load_config(tmp_path)
+    assert config == Config()
+    assert problem.message.startswith("can't be read: ")
+
+
+KEY = st.sampled_from(
+    [*["exclude", "links", "health", "rules", "exempt", "broken-link", "index", "path", "prefer"], "x", "~", "*y"]
+)
+VALUE = st.sampled_from(["a", "off", "1", "~", "true", "'", "&y b"])
+YAML = st.recursive(
+    VALUE,
+    lambda inner: (
+        st.lists(inner, max_size=3).map(lambda items: f"[{', '.join(items)}]")
+        | st.dictionaries(KEY, inner, max_size=3).map(
+            lambda items: "{" + ", ".join(f"{key}: {value}" for key, value in items.items()) + "}"
+        )
+    ),
+)
+
+
+@given(st.text() | YAML)
+def test_any_text_is_read_and_every_problem_lies_in_it(text: str) -> None:
+    config, problems = parse_config(text)
+    assert all(1 <= problem.line <= text.count("\n") + text.count("\r") + 1 for problem in problems)
+    assert all(1 <= problem.column <= len(text) + 1 for problem in problems)
+    assert config == Config() or ":" in text
