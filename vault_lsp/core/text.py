@@ -40,8 +40,9 @@ class Point(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A range of a file as two points, end exclusive. Notes and the index hold places, so nothing is read again to
-    answer an editor in its own units.
+    """A range of a file as two points, end exclusive.
+
+    Notes and the index hold places, so nothing is read again to answer an editor in its own units.
     """
 
     start: Point
