@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import Client, ServerError, frames, serving, write
+from tests.support import Client, ServerError, environment, frames, serving, write
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_what_makes_no_sense_is_answered_and_survived(fresh: Client) -> None:
     fresh.send_bytes(b"Content-Length: 4\r\n\r\nnull")
     fresh.send_bytes(b"Content-Length: 2\r\n\r\n\xff\xfe")
     assert fresh.request("workspace/symbol", {"query": ""}) == []
-    broken = [json.loads(body) for body, _ in frames(bytes(fresh.received)) if b'"id":null' in body]
+    broken = [json.loads(body) for body in fresh.bodies if b'"id":null' in body]
     assert [each["error"]["code"] for each in broken] == [-32700, -32600, -32600, -32700]
 
 
@@ -142,9 +142,8 @@ sys.exit(serve())
 """
     root = write(tmp_path / "vault", {"标题.md": "# 标题 一\n\n知识管理 [[b]]\n", "b.md": "---\ncreated: {{x}}\n---\n"})
     (tmp_path / "loud.py").write_text(loud)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")]),
+    variables = {
+        **environment(),
         "VAULT_LSP_INDEX_DIR": str(tmp_path / "cache"),
         "PYTHONWARNINGS": "default",
         "PYTHONUNBUFFERED": "1",
@@ -159,7 +158,7 @@ sys.exit(serve())
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment,
+        env=variables,
     ) as server:
         assert server.stdin is not None
         assert server.stdout is not None

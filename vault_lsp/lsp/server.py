@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -44,11 +45,14 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_READERS = 4
-#: How long a request waits for the names of a vault that is indexed for the first time, and one that needs every note
-#: for the index itself; afterwards it answers from what there is.
+#: More than there are cores: some wait for the same long text to be parsed.
+_READERS = 8
+#: While a vault is indexed for the first time, requests wait for it until this long after its folder was opened (those
+#: that need every note longer), and then answer from what there is.
+_INDEX_SECONDS = 1.5
+_WHOLE_INDEX_SECONDS = 8.0
+#: But without the names of all files every link would be broken.
 _NAMES_SECONDS = 10.0
-_INDEX_SECONDS = 5.0
 #: How long work in threads may take to notice that the server ends.
 _GRACE_SECONDS = 3.0
 
@@ -158,9 +162,9 @@ class VaultServer(LanguageServer):
     async def ready(self, root: Root, *, whole: bool) -> None:
         """Waits until a vault is open and its names are known, and its notes too where `whole` asks for them."""
         await root.opened.wait()
-        await _wait(root.named, _NAMES_SECONDS)
-        if whole and root.first_index:
-            await _wait(root.scanned, _INDEX_SECONDS)
+        if root.first_index:
+            await _wait(root.scanned, root.begun + (_WHOLE_INDEX_SECONDS if whole else _INDEX_SECONDS))
+            await _wait(root.named, root.begun + _NAMES_SECONDS)
 
     async def _read(
         self, root: Root | None, job: Callable[[Look], T], document: Document | None, file: str | None
@@ -379,13 +383,10 @@ async def _until_ended(server: VaultServer) -> int:
         await asyncio.sleep(0)
 
 
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    if event.is_set():
-        return
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        log.info("answering before the first index is complete")
+async def _wait(event: asyncio.Event, deadline: float) -> None:
+    if not event.is_set():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(event.wait(), max(deadline - time.monotonic(), 0))
 
 
 def _note_path(root: Root, file: str) -> NotePath | None:
