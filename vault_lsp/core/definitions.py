@@ -76,10 +76,10 @@ def definitions(markdown: str, data: bytes) -> Definitions:
     extra: dict[str, str] = {}
     if candidates:
         labels = {definition.label for definition in found}
-        for definition in _missed(markdown, data, candidates):
-            found.append(definition)
-            if definition.label not in labels:
-                extra.setdefault(definition.label, definition.target)
+        for missed in _missed(markdown, data, candidates):
+            found.append(missed)
+            if missed.label not in labels:
+                extra.setdefault(missed.label, missed.target)
     found.sort(key=lambda definition: definition.start)
     return Definitions(found, extra)
 
@@ -114,13 +114,16 @@ def _content(markdown: str) -> list[_Content]:
         if event.__class__ is str:
             continue
         ((kind, value),) = event.items()
-        tag = value if value.__class__ is str else next(iter(value), "")
-        if tag == "FootnoteDefinition":
-            footnotes += 1 if kind == "Start" else -1
-        elif kind == "Text" or (kind == "Start" and tag in _LEAVES):
-            if span["end"] > reach:
-                reach = span["end"]
-                spans.append(_Content(span["start"], reach, footnotes > 0 and tag == "Paragraph"))
+        leaf = kind == "Text"
+        tag = ""
+        if kind in {"Start", "End"}:
+            tag = value if value.__class__ is str else next(iter(value))
+            leaf = kind == "Start" and tag in _LEAVES
+            if tag == "FootnoteDefinition":
+                footnotes += 1 if kind == "Start" else -1
+        if leaf and span["end"] > reach:
+            reach = span["end"]
+            spans.append(_Content(span["start"], reach, footnotes > 0 and tag == "Paragraph"))
     return spans
 
 

@@ -254,6 +254,9 @@ def _link(data: bytes, about: Any, start: int, end: int, inner: int, found: Scan
         if to_label:
             first, behind = to_label.end(), end - 1
         else:
+            # Where the parser had to ask for the label, the place of `[label][]` ends before the empty brackets.
+            if how == "Collapsed" and data[end - 2 : end] != b"[]":
+                end += 2
             first, behind = text, end - 3 if how == "Collapsed" else end - 1
         found.uses.append(RawUse(normal_label(about["id"]), first - 1, behind + 1, True))
         if not inside:
