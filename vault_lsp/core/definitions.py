@@ -45,9 +45,9 @@ OPTIONS = (
 
 # What may look like a definition: a label with a colon at the head of a line, in quotes and lists too.
 _LABEL = re.compile(rb"\[((?:[^\[\]\\]|\\.)++)\]:", re.DOTALL)
-_CANDIDATE = re.compile(
-    rb"^(?:[ \t>]|[-*+][ \t]|[0-9]{1,9}[.)][ \t])*+(?=\[(?!\^)(?:[^\[\]\\\n]|\\.)++\]:)", re.MULTILINE
-)
+_CANDIDATE = re.compile(rb"(?:[ \t>]|[-*+][ \t]|[0-9]{1,9}[.)][ \t])*+(?=\[(?!\^)(?:[^\[\]\\\n]|\\.)++\]:)")
+# How far before its colon a label is looked for; CommonMark allows 999 characters.
+_WIDEST = 4200
 _LEAVES = frozenset({"Paragraph", "HtmlBlock", "CodeBlock"})
 # A definition longer than this isn't looked for a second time.
 _LONGEST = 2000
@@ -72,7 +72,7 @@ def definitions(markdown: str, data: bytes) -> Definitions:
         label = _LABEL.match(data, start, end)
         if label:
             found.append(_definition(label, definition["dest"], start, end))
-    candidates = [match.end() for match in _CANDIDATE.finditer(data) if match.end() not in known]
+    candidates = [at for at in _candidates(data) if at not in known]
     extra: dict[str, str] = {}
     if candidates:
         labels = {definition.label for definition in found}
@@ -82,6 +82,19 @@ def definitions(markdown: str, data: bytes) -> Definitions:
                 extra.setdefault(missed.label, missed.target)
     found.sort(key=lambda definition: definition.start)
     return Definitions(found, extra)
+
+
+def _candidates(data: bytes) -> Iterator[int]:
+    at = data.find(b"]:")
+    last = -1
+    while at >= 0:
+        head = data.rfind(b"\n", max(0, at - _WIDEST), at) + 1
+        if head > last and (head or at < _WIDEST):
+            match = _CANDIDATE.match(data, head)
+            if match:
+                yield match.end()
+            last = head
+        at = data.find(b"]:", at + 2)
 
 
 def _missed(markdown: str, data: bytes, candidates: list[int]) -> Iterator[RawDefinition]:

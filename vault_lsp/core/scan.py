@@ -83,20 +83,18 @@ _BARE = re.compile(rb"[^\s()\\]++(?=[\s)])")
 _STEP = re.compile(rb"[^\s()\\]++|\\[!-/:-@\[-`{-~]|\\|[()]")
 _ATX = re.compile(r"#{1,6}(?=[ \t]|\Z)")
 _ATTRIBUTES = re.compile(r"[ \t]*\{(?:[^{}#]*[ \t])?#([^{}\s]+)(?:[ \t][^{}]*)?\}[ \t]*\Z")
-_HAS_ANCHOR = re.compile(rb"(?:id|name)\s*=", re.IGNORECASE)
 # Before the bracket of an index expression such as `a[i][j]`.
 _INDEXED = re.compile(rb"[0-9A-Za-z_\])]")
 
 
-def scan(markdown: str) -> Scan:
-    """Scan a body. No line may end at a lone carriage return; the text must be encodable."""
-    data = markdown.encode()
+def scan(markdown: str, data: bytes) -> Scan:
+    """Scan a body, given as text and as UTF-8. No line may end at a lone carriage return."""
     found = _events(markdown, data)
     # A link that runs over a line end is plain text with other marks in it: hide its brackets and look again.
     for _ in range(3):
         if not found.broken:
             break
-        hidden = bytearray(markdown.encode())
+        hidden = bytearray(markdown, "utf-8")
         for at in found.broken:
             hidden[at : at + 2] = b",,"
         markdown = hidden.decode()
@@ -119,7 +117,6 @@ def _events(markdown: str, data: bytes) -> Scan:
         return target, ""
 
     percent = b"%%" in data
-    html = _HAS_ANCHOR.search(data) is not None
     marks: list[_Mark] = []
     # For each open link its data and place; None for those whose text is no running text.
     links: list[tuple[Any, Any, bool] | None] = []
@@ -210,7 +207,7 @@ def _events(markdown: str, data: bytes) -> Scan:
                         depth -= 1
                     elif tag in _LITERAL:
                         mute -= 1
-                        if html and tag == "HtmlBlock":
+                        if tag == "HtmlBlock":
                             found.anchors.extend(inline.anchors(data, span["start"], span["end"]))
                     elif heading is not None and tag == "Heading":
                         _heading(data, int(value[tag][1]), "".join(heading), span, found, linkable=not depth)
@@ -218,7 +215,7 @@ def _events(markdown: str, data: bytes) -> Scan:
             else:
                 caret = None
                 if kind == "InlineHtml":
-                    if html:
+                    if "=" in value:
                         found.anchors.extend(inline.anchors(data, span["start"], span["end"]))
                 elif kind == "FootnoteReference":
                     found.uses.append(RawUse("^" + normal_label(value), span["start"], span["end"], True))
