@@ -2,9 +2,9 @@
 
     python benchmarks/oracle.py DUMP.jsonl
 
-Each line of the dump is `{"filePath", "fileContents", "cachedMetadata", "getAllTags", "parseFrontMatterTags"}`; positions
-are line, column and offset in UTF-16 units. Prints, for each kind of item, in how many notes all of them agree, and every
-difference. Exits with 1 when there is one.
+Each line of the dump is `{"filePath", "fileContents", "cachedMetadata", "getAllTags", "parseFrontMatterTags"}`;
+positions are line, column and offset in UTF-16 units. Prints, for each kind of item, in how many notes all of them
+agree, and every difference. Exits with 1 when there is one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from vault_lsp.core.model import Link, Note, NotePath
 from vault_lsp.core.parse import parse
@@ -47,7 +48,7 @@ def main(dump: Path) -> int:
             exempt += bool(skipped)
             good = True
             for kind in KINDS:
-                items[kind] += len(theirs[kind]) if isinstance(theirs[kind], list) else 1
+                items[kind] += len(theirs[kind])
                 if theirs[kind] == ours[kind] or kind in skipped:
                     agreeing[kind] += 1
                     continue
@@ -61,10 +62,9 @@ def main(dump: Path) -> int:
     return 0 if notes and whole == notes else 1
 
 
-def obsidian(entry: dict[str, object]) -> dict[str, object]:
+def obsidian(entry: dict[str, Any]) -> dict[str, Any]:
     """What Obsidian recorded, as rows that can be compared."""
     cache = entry["cachedMetadata"]
-    assert isinstance(cache, dict)
     properties = cache.get("frontmatter")
     return {
         "links": [(item["link"], item["original"], *position(item)) for item in cache.get("links", [])],
@@ -80,7 +80,7 @@ def obsidian(entry: dict[str, object]) -> dict[str, object]:
     }
 
 
-def product(note: Note, text: Text) -> dict[str, object]:
+def product(note: Note, text: Text) -> dict[str, Any]:
     """The same rows of our note."""
     body = [link for link in note.links if link.kind != "frontmatter"]
     opened = body_line(note, text)

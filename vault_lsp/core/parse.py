@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from vault_lsp.core import frontmatter
 from vault_lsp.core.frontmatter import FrontMatter
 from vault_lsp.core.inline import RawLink
+from vault_lsp.core.marks import inside
 from vault_lsp.core.model import (
     Anchor,
     Block,
@@ -104,8 +104,8 @@ def _note(path: NotePath, head: _Head, found: Scan, data: bytes, line: int, prob
     comments = found.comments
     found.links.sort(key=lambda link: link.start)
     found.uses.sort(key=lambda use: use.start)
-    raw_headings = [heading for heading in found.headings if not _inside(heading.start, comments)]
-    raw_blocks = [block for block in found.blocks if not _inside(block.start, comments)]
+    raw_headings = [heading for heading in found.headings if not inside(heading.start, comments)]
+    raw_blocks = [block for block in found.blocks if not inside(block.start, comments)]
     offsets: set[int] = set()
     for link in found.links:
         offsets.update(link[6:])
@@ -141,7 +141,7 @@ def _note(path: NotePath, head: _Head, found: Scan, data: bytes, line: int, prob
         head.aliases,
         (*head.tags, *(Tag(tag.name, Place(at[tag.start], at[tag.end])) for tag in found.tags)),
         headings,
-        (*head.links, *(_link(link, at, comment=_inside(link.start, comments)) for link in found.links)),
+        (*head.links, *(_link(link, at, comment=inside(link.start, comments)) for link in found.links)),
         blocks,
         tuple(Anchor(anchor.name, Place(at[anchor.start], at[anchor.end])) for anchor in found.anchors),
         tuple(
@@ -190,13 +190,6 @@ def _repeated_blocks(blocks: Iterable[Block]) -> Iterable[Problem]:
         if known is not block:
             where = known.place.start.line + 1
             yield Problem("duplicate-block", f"Block ^{block.id} is already on line {where}", block.place)
-
-
-def _inside(offset: int, spans: list[tuple[int, int]]) -> bool:
-    if not spans:
-        return False
-    index = bisect_right(spans, (offset, offset)) - 1
-    return index >= 0 and offset < spans[index][1]
 
 
 def _points(data: bytes, offsets: Iterable[int], line: int) -> dict[int, Point]:
