@@ -52,7 +52,7 @@ def first_column(heading: str) -> list[str]:
     return [name for row in table[1].splitlines() for name in re.findall(r"`([^`]+)`", row.split("|")[1])]
 
 
-@pytest.mark.parametrize("name", commands())
+@pytest.mark.parametrize("name", list(commands()))
 def test_the_readme_shows_every_command(name: str) -> None:
     assert f"vault-lsp {name}" in README
 
@@ -66,7 +66,7 @@ def test_every_shown_command_exists_with_its_options() -> None:
         assert {word for word in words[1:] if re.match(r"--?[A-Za-z]", word)} <= known, words
 
 
-@pytest.mark.parametrize("words", shown_commands(), ids=" ".join)
+@pytest.mark.parametrize("words", list(shown_commands()), ids=" ".join)
 def test_every_shown_command_succeeds_on_the_example_vault(words: list[str], tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "vault_lsp", *words],
