@@ -461,7 +461,7 @@ def _print_pending(vault: Vault, as_json: bool) -> None:  # noqa: FBT001
 
 
 def _print_reconciled(vault: Vault, done: Reconciled, seconds: float, as_json: bool) -> None:  # noqa: FBT001
-    total = vault.status()["notes"]
+    total, _ = vault.counts()
     if as_json:
         _print_json(
             {

@@ -225,6 +225,16 @@ class Vault:
         with self._reader() as connection:
             return (str(self._file), self._inode, notes.changes(connection))
 
+    def counts(self) -> tuple[int, int]:
+        """How many notes are indexed, and how many files could not be."""
+        with self._reader() as connection:
+            return notes.counts(connection).notes, len(notes.skipped(connection))
+
+    def counts(self) -> tuple[int, int]:
+        """How many notes are indexed, and how many files could not be."""
+        with self._reader() as connection:
+            return notes.counts(connection).notes, len(notes.skipped(connection))
+
     def status(self) -> dict[str, Any]:
         """What is indexed, what is not and why, and where the index is: JSON values."""
         with self._reader() as connection:
@@ -387,7 +397,9 @@ def _child() -> None:
         os.nice(10)
 
     def watch_parent() -> None:
-        sys.stdin.buffer.read()
+        # Not through `sys.stdin`: a thread that waits inside a buffered stream aborts the interpreter at its exit.
+        while os.read(0, 4096):
+            continue
         os._exit(1)
 
     threading.Thread(target=watch_parent, daemon=True).start()

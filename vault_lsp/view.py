@@ -96,6 +96,10 @@ class View:
         open_buffer = self._overlay.get(path)
         return open_buffer if open_buffer is not None else notes.note(self.connection, path)
 
+    def paths(self) -> tuple[NotePath, ...]:
+        """Every note, of the index and of open buffers, in order."""
+        return tuple(sorted({*notes.known(self.connection), *self._overlay}))
+
     def require(self, path: NotePath) -> Note:
         """The same, or NotFound."""
         found = self.note(path)

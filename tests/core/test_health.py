@@ -157,6 +157,10 @@ VAULT = {
             "[a]\n\n[a]: soil.md\n[a]: b.md\n[B]: soil.md",
             [("duplicate-definition", "[a]"), ("unused-definition", "[B]: soil.md")],
         ),
+        (
+            "[[soil]] [[soil|Earth]] [[wine]]\n\n[Soil]: soil.md\n[wine]: wine.md\n[earth]: x",
+            [("unused-definition", "[earth]: x")],
+        ),
         ("[//]: # (hidden)\n[//]: # (hidden too)\n[c]: <>", []),
         ("[^1]\n\n[^1]: a note\n[^1]: again\n[^2]: unused", []),
         ("[lost] and [^lost] and [{{x}}]", [("broken-reference", "[lost]")]),
@@ -174,6 +178,7 @@ def test_each_rule_marks_its_text(text: str, expected: list[tuple[str, str]]) ->
         ("[[../up]]", "“../up” lies outside the vault"),
         ("[x](assets\\1.png)", "No file “assets\\1.png”: folders are parted by “/”"),
         ("[[soil#lome]]", "No heading “lome” in soil.md; it has “Loam”, “Soil”, “Sand”"),
+        ("[[soil#lome#]]", "No heading “lome#” in soil.md; it has “Loam”, “Soil”, “Sand”"),
         ("[[soil#Soil#Gravel]]", "No heading “Soil#Gravel” in soil.md; it has “Soil”, “Loam”, “Sand”"),
         ("[[wine#Taste]]", "No heading “Taste” in wine.md, which has no headings"),
         ("[[#Taste]]", "No heading “Taste” in this note, which has no headings"),

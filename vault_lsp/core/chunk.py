@@ -104,9 +104,11 @@ def _spans(source: str, start: int, sections: list[_Section]) -> Iterator[Span]:
         end = start + _fitting(source, start, LIMIT)
         if end < len(source):
             least = start + max(1, (end - start) // 8)
-            middle = start + max(1, (end - start) // 2)
+            # The wider the choice, the sooner the old cuts are found again; the narrower, the fuller the chunks.
+            quarter = start + max(1, (end - start) // 4)
+            middle = start + max(1, (end - start) * 3 // 8)
             inside = sections[bisect_left(starts, least) : bisect_right(starts, end)]
-            end = _heading_cut(source, inside, middle) if inside else _text_cut(source, middle, end, fences)
+            end = _heading_cut(source, inside, quarter) if inside else _text_cut(source, middle, end, fences)
         yield Span(start, end)
         start = end
 
@@ -132,11 +134,11 @@ def _fitting(source: str, start: int, limit: int) -> int:
     return max(1, min(len(window), seen + budget - spent))
 
 
-def _heading_cut(source: str, inside: list[_Section], middle: int) -> int:
-    """Cut before a heading of the highest rank, in the second half if there is one."""
+def _heading_cut(source: str, inside: list[_Section], early: int) -> int:
+    """Cut before a heading of the highest rank, past the first quarter if there is one."""
     level = min(section.level for section in inside)
     starts = [section.start for section in inside if section.level == level]
-    late = [start for start in starts if start >= middle]
+    late = [start for start in starts if start >= early]
     return _settled(source, late) if late else starts[-1]
 
 

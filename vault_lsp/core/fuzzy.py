@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 
 class Match(NamedTuple):
-    """A name that matches, by its index in `Folded.names`; 1.0 is an exact match."""
+    """A name that matches, by its position in `Folded.names`; 1.0 is an exact match."""
 
-    index: int
+    position: int
     score: float
 
 
@@ -40,7 +40,7 @@ def score(query: str, name: str) -> float | None:
 
 
 def best(query: str, names: Folded, limit: int) -> list[Match]:
-    """The names that match best; ties go to the shorter name, then to the earlier one."""
+    """Give the names that match best; ties go to the shorter name, then to the earlier one."""
     words = _key(query).split()
     if not words or limit <= 0:
         return []
@@ -60,7 +60,7 @@ def best(query: str, names: Folded, limit: int) -> list[Match]:
         known = set(found)
         found += [index for index in _subsequences(words, keys, max(_RATED, limit)) if index not in known]
     rated = (Match(index, rating) for index in found if (rating := _score(words, keys[index], names.names[index])))
-    return nsmallest(limit, rated, key=lambda match: (-match.score, len(keys[match.index]), match.index))
+    return nsmallest(limit, rated, key=lambda match: (-match.score, len(keys[match.position]), match.position))
 
 
 #: Names rated one by one at most, per query.

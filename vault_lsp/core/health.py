@@ -37,6 +37,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         "duplicate-block": Rule(Severity.WARNING, "a block id that occurs again in the same note"),
         "invalid-frontmatter": Rule(Severity.WARNING, "front matter that can't be read"),
         "invalid-encoding": Rule(Severity.WARNING, "bytes that aren't text and were replaced"),
+        "unreadable-markdown": Rule(Severity.WARNING, "Markdown that the parser gave up on"),
         "legacy-property": Rule(Severity.INFORMATION, "a property that Obsidian no longer reads"),
     }
 )
@@ -177,8 +178,9 @@ def _alias(note: Note, link: Link, found: Found) -> Finding:
 
 def _missing_heading(note: Note, link: Link, found: Found, anchors: Anchors | None) -> Finding:
     wanted = link.subpath.lstrip("#")
+    last = next((segment for segment in reversed(wanted.split("#")) if segment.strip()), "")
     message = f"No heading “{wanted}” in {_file(note, found)}"
-    near = _nearest(wanted.rpartition("#")[2], anchors.headings) if anchors else []
+    near = _nearest(last, anchors.headings) if anchors else []
     if near:
         message += "; it has " + ", ".join(f"“{heading.text}”" for heading in near[:_HEADINGS_SHOWN])
     elif anchors:
@@ -205,6 +207,11 @@ def _reference_findings(note: Note) -> Iterator[Finding]:
         if not use.defined and not use.label.startswith("^") and not _PLACEHOLDER.search(use.label):
             yield _finding(note, "broken-reference", use.place, f"“[{use.label}]” has no definition")
     used = {use.label for use in note.label_uses}
+    for link in note.links:
+        if link.kind == "wikilink":
+            # To CommonMark `[[a]]` is the reference `[a]` in brackets, and some editors keep definitions for that.
+            inside = link.target if link.display is None else f"{link.target}|{link.display}"
+            used.update((_label(link.target), _label(inside)))
     first: dict[str, Place] = {}
     for definition in note.definitions:
         label = definition.label
@@ -232,7 +239,12 @@ def _block_findings(note: Note) -> Iterator[Finding]:
 
 def _parse_findings(note: Note) -> Iterator[Finding]:
     for problem in note.problems:
-        yield _finding(note, problem.rule, problem.place, problem.message)
+        if problem.rule != "duplicate-block":  # told by `_block_findings`, with the place of the first one
+            yield _finding(note, problem.rule, problem.place, problem.message)
+
+
+def _label(text: str) -> str:
+    return " ".join(text.split()).casefold()
 
 
 def _target_place(link: Link) -> Place:

@@ -7,7 +7,8 @@ import unicodedata
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from vault_lsp.core.tokens import QueryTerms, bare, is_stop_word
+from vault_lsp.core.fold import bare
+from vault_lsp.core.tokens import QueryTerms, is_stop_word
 
 
 class _Hit(NamedTuple):
@@ -63,7 +64,7 @@ def _tokens(terms: QueryTerms) -> list[str]:
 
 
 def _folded(line: str) -> tuple[str, list[int] | range]:
-    """The text as it is compared, and for each of its offsets the offset in the original."""
+    """Give the text as it is compared, and for each of its offsets the offset in the original."""
     if line.isascii():
         return line.lower(), range(len(line) + 1)
     parts: list[str] = []
@@ -77,7 +78,7 @@ def _folded(line: str) -> tuple[str, list[int] | range]:
 
 
 def _window(line: str, hits: list[_Hit], width: int) -> tuple[int, int]:
-    """The stretch of `width` characters that shows most tokens; different ones count most, then longer ones."""
+    """Find the stretch of `width` characters that shows most tokens; different ones count most, then longer ones."""
     if not hits:
         return 0, width
     best, best_value = (hits[0].start, hits[0].end), -1.0

@@ -4,21 +4,19 @@ The index holds two kinds of terms. *Words*: everything the FTS5 tokenizer `unic
 runs cut by a dictionary. *Bigrams*: every pair of neighbouring characters of a script that puts no spaces between
 words, so that any substring of two or more characters is found as a phrase, and the last character of every run, so
 that a single character is found as a prefix.
-
-What `unicode61` would drop or split is spelled with characters that it keeps: an emoji becomes a word such as
-`u1f680`, a vowel sign of an Indic or Thai word a private-use letter.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from operator import add
 from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from vault_lsp.core.fold import fold, is_term_character
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,12 +80,12 @@ def index_terms(text: str) -> Terms:
 
 def query_terms(text: str) -> QueryTerms:
     """Take a query apart. Nothing in it is syntax: operators, quotes and wildcards are ordinary characters."""
-    units: dict[Unit, None] = {}
+    units: list[Unit] = []
     for match in _PIECE.finditer(fold(text[:_LONGEST_QUERY])):
         piece = match[0]
         unit = _run_unit(piece) if match.lastgroup == "run" else _word_unit(piece)
         if unit is not None:
-            units[unit] = None
+            units.append(unit)
     return QueryTerms(text, tuple(units))
 
 
@@ -100,7 +98,7 @@ def match_expression(terms: QueryTerms, mode: Mode = "any") -> str | None:
     if not terms.units:
         return None
     if mode == "all":
-        return " AND ".join(_required(unit) for unit in _strong(terms.units)[:_MOST_TOKENS])
+        return " AND ".join(dict.fromkeys(_required(unit) for unit in _strong(terms.units)[:_MOST_TOKENS]))
     if mode == "phrase":
         return _phrase(terms.units[:_MOST_TOKENS])
     tokens: dict[str, None] = {}
@@ -109,24 +107,6 @@ def match_expression(terms: QueryTerms, mode: Mode = "any") -> str | None:
         if mode == "prefix":
             tokens.update(dict.fromkeys(f"{_quoted(word)}*" for word in unit.words if len(word) >= _PREFIX_LENGTH))
     return " OR ".join(islice(tokens, _MOST_TOKENS))
-
-
-def fold(text: str) -> str:
-    """Bring a text into the form that is compared: NFKC, marks and symbols spelled as letters.
-
-    Case and the accents of Latin letters are left to the tokenizer.
-    """
-    if text.isascii():
-        return text
-    text = _ODD.sub(_respelled, unicodedata.normalize("NFKC", text))
-    return text.replace("ß", "ss") if "ß" in text else text
-
-
-def bare(text: str) -> str:
-    """Fold a text as the tokenizer does as well: without case, without the accents of Latin and Greek letters."""
-    if text.isascii():
-        return text.lower()
-    return fold(text).lower().translate(_UNACCENTED)
 
 
 def is_stop_word(word: str) -> bool:
@@ -152,38 +132,8 @@ _SPACELESS = (
 _RUN = re.compile(f"([{_HAN}{_SPACELESS}]+)")
 _HAN_RUN = re.compile(f"([{_HAN}]+)")
 _NOT_HAN = re.compile(f"[{_SPACELESS}]")
-_PRIVATE = "\ue000-\uf8ff\U000f0000-\U0010ffff"
-_WORD = re.compile(f"(?:[^\\W_]|[{_PRIVATE}])+")
+_KATAKANA = re.compile("[\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff]{3,}")
 _PIECE = re.compile(f"(?P<run>[{_HAN}{_SPACELESS}]+)|(?P<word>[^\\s{_HAN}{_SPACELESS}]+)")
-
-# Characters that unicode61 drops, or at which it would cut a word: marks, format characters, symbols, surrogates.
-# Letters of the same blocks pass unchanged.
-_SYMBOLS = (
-    "\u00a2-\u00a9\u00ac-\u00b1\u00b6\u00d7\u00f7\u20a0-\u20cf\u2100-\u218b\u2190-\u2bff"
-    "\u3004\u3012\u3013\u3020\u3036-\u303f\u3190-\u319f\u31c0-\u31e3\u3200-\u32ff\u4dc0-\u4dff\ufdfc-\ufdff\ufffc\ufffd"
-    "\U0001d000-\U0001d37f\U0001d6c1-\U0001d7c3\U0001ec00-\U0001efff\U0001f000-\U0001fbff"
-)
-_ODD = re.compile(
-    f"[{_SYMBOLS}\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0600-\u061c\u0640\u064b-\u065f\u0670\u06d6-\u06ed\u0711"
-    "\u0730-\u074a\u07a6-\u07b0\u07eb-\u07fd\u0816-\u082d\u0859-\u085b\u0890-\u089f\u08c9-\u109f\u135d-\u135f"
-    "\u1712-\u1715\u1732-\u1734\u1752\u1753\u1772\u1773\u1780-\u17ff\u180b-\u180f\u1885\u1886\u18a9\u1920-\u193b"
-    "\u19b0-\u19c9\u1a17-\u1a1b\u1a55-\u1aff\u1b00-\u1bff\u1c24-\u1c37\u1cd0-\u1cff\u1dc0-\u1dff\u200b-\u200f\u202a-\u202e"
-    "\u2060-\u206f\u20d0-\u20f0\u2cef-\u2cf1\u2d7f\u2de0-\u2dff\u302a-\u302f\u3099\u309a\ua66f-\ua67d\ua69e\ua69f"
-    "\ua6f0\ua6f1\ua802-\ua82c\ua880-\uaaff\uabe3-\uabed\ud800-\udfff\ufb1e\ufe00-\ufe0f\ufe20-\ufe2f\ufeff"
-    "\ufff9-\ufffb\U000101fd\U000102e0\U00010376-\U0001037a\U00010a01-\U00010a3f\U00010ae5\U00010ae6"
-    "\U00010d24-\U00010d27\U00010eab\U00010eac\U00010efd-\U00010eff\U00010f46-\U00010f50\U00010f82-\U00010f85"
-    "\U00011000-\U00011fff\U00013430-\U00013455\U00016af0-\U00016af4\U00016b30-\U00016b36\U00016f4f-\U00016f92"
-    "\U00016fe4-\U00016ff1\U0001bc9d-\U0001bca3\U0001cf00-\U0001cf46\U0001da00-\U0001daaf\U0001e000-\U0001e02a"
-    "\U0001e08f\U0001e130-\U0001e136\U0001e2ae-\U0001e2ef\U0001e4ec-\U0001e4ef\U0001e8d0-\U0001e8d6"
-    "\U0001e944-\U0001e94a\U000e0000-\U000e0fff]+"
-)
-_FLAG_OR_REPEAT = re.compile(f"([\U0001f1e6-\U0001f1ff])([\U0001f1e6-\U0001f1ff])|([{_SYMBOLS}])\\3+")
-# Marks that readers add or leave out freely: accents, Hebrew points, Arabic vowels. The rest spell the word.
-_OPTIONAL_MARKS = re.compile(
-    "[\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed\u0730-\u074a"
-    "\u0890-\u08ff\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\u2de0-\u2dff\ua66f-\ua67d\ua69e\ua69f\ufb1e\ufe00-\ufe2f"
-    "\U0001f3fb-\U0001f3ff\U000e0100-\U000e01ef]"
-)
 
 # `C++`, `F#`, `.NET`: the sign tells as much as the letters, and unicode61 drops it. Each pattern opens with its sign,
 # which the regex engine finds fast.
@@ -202,58 +152,6 @@ _COMMON = (
     "我们 你们 他们 这个 那个 一个 什么 怎么 如何 为什么 哪些 哪个 是否 可以 以及"
 )
 _STOP_WORDS = frozenset(_COMMON.split())
-
-
-class _Spelling(dict[str, str]):
-    """How one odd character is spelled, worked out once a character."""
-
-    def __missing__(self, character: str) -> str:
-        code, category = ord(character), unicodedata.category(character)
-        if _OPTIONAL_MARKS.match(character):
-            spelled = ""
-        elif category[0] == "M":
-            # Planes 15 and 16 are private use, which unicode61 takes for letters.
-            spelled = chr((0xF0000 if code <= 0xFFFF else 0x100000) + (code & 0xFFFF))
-        elif category[0] in "LN" or category == "Cn":
-            spelled = character
-        elif category[0] == "S":
-            spelled = f" u{code:x} "
-        elif category == "Cf" and code != 0x200B:
-            spelled = ""
-        else:
-            spelled = " "
-        self[character] = spelled
-        return spelled
-
-
-_SPELLING = _Spelling()
-
-
-class _Unaccented(dict[int, int | str]):
-    """The letter under an accent, worked out once a character."""
-
-    def __missing__(self, code: int) -> int | str:
-        letter: int | str = code
-        if 0xC0 <= code < 0x250 or 0x370 <= code < 0x400 or 0x1E00 <= code < 0x2000:
-            letter = unicodedata.normalize("NFD", chr(code))[0]
-        self[code] = letter
-        return letter
-
-
-_UNACCENTED = _Unaccented()
-
-
-def _respelled(match: re.Match[str]) -> str:
-    run = match[0]
-    if len(run) > 1:
-        run = _FLAG_OR_REPEAT.sub(_flag_or_once, run)
-    return "".join(map(_SPELLING.__getitem__, run))
-
-
-def _flag_or_once(match: re.Match[str]) -> str:
-    if match[3]:
-        return match[3]
-    return f" u{ord(match[1]):x}u{ord(match[2]):x} "
 
 
 @cache
@@ -304,10 +202,10 @@ def _run_unit(run: str) -> Unit:
 
 
 def _word_unit(piece: str) -> Unit | None:
-    words = tuple(_WORD.findall(piece.lower()))
+    words = tuple("".join(c if is_term_character(c) else " " for c in piece).split())
     if not words:
         return None
-    extra = tuple(dict.fromkeys(token.lower() for token in _extra(piece)))
+    extra = tuple(_extra(piece))
     return Unit(
         piece, words, extra=extra, near=len(words) > 1, weak=len(words) == 1 and not extra and is_stop_word(words[0])
     )
@@ -321,9 +219,14 @@ def _strong(units: Iterable[Unit]) -> tuple[Unit, ...]:
 def _alternatives(unit: Unit) -> Iterable[str]:
     """Expressions any of which makes the unit count."""
     if unit.bigrams:
-        strong = [word for word in unit.words if not is_stop_word(word)] or list(unit.words)
-        yield from map(_quoted, strong)
-        yield from (_quoted(bigram) for bigram in unit.bigrams if not is_stop_word(bigram) or unit.weak)
+        # A katakana word is spelled by ear and shares its pairs with many others: it counts as a whole only.
+        katakana = _KATAKANA.findall(unit.text)
+        within = {pair for word in katakana for pair in map(add, word, word[1:])}
+        yield from (_quoted(" ".join(map(add, word, word[1:]))) for word in katakana)
+        yield from map(_quoted, [word for word in unit.words if not is_stop_word(word)] or unit.words)
+        yield from (
+            _quoted(pair) for pair in unit.bigrams if pair not in within and (unit.weak or not is_stop_word(pair))
+        )
         if len(unit.bigrams) > 1:
             yield _quoted(" ".join(unit.bigrams))
     elif unit.near:
@@ -332,16 +235,26 @@ def _alternatives(unit: Unit) -> Iterable[str]:
             yield from (
                 _quoted(word) for word in unit.words if word.isalpha() and len(word) > 1 and not is_stop_word(word)
             )
+        yield from map(_quoted, unit.extra)
+    elif unit.extra:
+        yield from map(_quoted, _signed(unit) or (*unit.words, *unit.extra))
     else:
         yield _required(unit)
-    yield from map(_quoted, unit.extra)
 
 
 def _required(unit: Unit) -> str:
     if unit.bigrams:
         return _quoted(" ".join(unit.bigrams))
-    single_character = len(unit.text) == 1 and _RUN.match(unit.text)
-    return _quoted(" ".join(unit.words)) + ("*" if single_character else "")
+    if len(unit.text) == 1 and _RUN.match(unit.text):
+        return _quoted(unit.text) + "*"
+    if not unit.near and (signed := _signed(unit)):
+        return " AND ".join(map(_quoted, (*unit.words, *signed)))
+    return _quoted(" ".join(unit.words))
+
+
+def _signed(unit: Unit) -> list[str]:
+    """Tokens that spell the name with its sign; parts of a name are shorter than the name."""
+    return [token for token in unit.extra if len(token) > len(unit.words[0])]
 
 
 def _phrase(units: tuple[Unit, ...]) -> str:

@@ -175,7 +175,8 @@ def add_name(connection: apsw.Connection, path: NotePath, scanned_ns: int) -> No
 def put(connection: apsw.Connection, document: int, written: Rows) -> bool:
     """Replace the rows of a document. True when its aliases changed, and so what links to it can be."""
     before = connection.execute("SELECT name FROM aliases WHERE document = ?", (document,)).fetchall()
-    clear(connection, document)
+    if connection.execute("SELECT title IS NOT NULL FROM documents WHERE id = ?", (document,)).fetchone()[0]:
+        clear(connection, document)
     connection.execute(
         "UPDATE documents SET title = ?, title_place = ? WHERE id = ?", (written.title, written.title_place, document)
     )

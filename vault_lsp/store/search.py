@@ -14,8 +14,9 @@ from typing import Any, Literal, NamedTuple
 
 import apsw
 
+from vault_lsp.core.fold import bare
 from vault_lsp.core.model import NotePath
-from vault_lsp.core.tokens import Mode, QueryTerms, bare, match_expression, query_terms
+from vault_lsp.core.tokens import Mode, QueryTerms, match_expression, query_terms
 
 Match = Literal["exact", "prefix", "words"]
 
@@ -67,12 +68,12 @@ class Row(NamedTuple):
     kind: str
     area: str
     mtime_ns: int
-    tags: tuple[str, ...]
-    heading_path: tuple[str, ...]
     line_start: int
     line_end: int
     page_start: int | None
     page_end: int | None
+    tags: tuple[str, ...]
+    heading_path: tuple[str, ...]
 
 
 NO_FILTERS = Filters()
@@ -141,9 +142,11 @@ SELECT id, path FROM documents WHERE :unfiltered OR id IN ({_ALLOWED}) ORDER BY 
 
 _HYDRATE = """
 SELECT wanted.value ->> 0, chunks.id, documents.path, coalesce(documents.title, documents.path), documents.kind,
-       documents.area, coalesce(documents.mtime_ns, 0), coalesce(chunks.heading_path, '[]'),
-       coalesce(chunks.line_start, 0), coalesce(chunks.line_end, 0), chunks.page_start, chunks.page_end,
-       (SELECT json_group_array(name) FROM (SELECT name FROM tags WHERE document = documents.id GROUP BY key ORDER BY key))
+       documents.area, coalesce(documents.mtime_ns, 0), coalesce(chunks.line_start, 0), coalesce(chunks.line_end, 0),
+       chunks.page_start, chunks.page_end,
+       (SELECT json_group_array(name)
+        FROM (SELECT name FROM tags WHERE document = documents.id GROUP BY key ORDER BY key)),
+       coalesce(chunks.heading_path, '[]')
 FROM json_each(:wanted) AS wanted
 JOIN documents ON documents.id = wanted.value ->> 0
 LEFT JOIN chunks ON chunks.id = wanted.value ->> 1
@@ -200,13 +203,9 @@ def hydrate(connection: apsw.Connection, wanted: Iterable[tuple[int, int | None]
     """Fetch what results show, in the order given; (document, None) stands for the document's beginning."""
     rows = connection.execute(_HYDRATE, {"wanted": json.dumps(list(wanted))})
     return [
-        Row(
-            document, chunk, NotePath(path), title, kind, area, mtime_ns,
-            tuple(json.loads(tags)), tuple(json.loads(heading_path)), line_start, line_end, page_start, page_end,
-        )
-        for document, chunk, path, title, kind, area, mtime_ns, heading_path, line_start, line_end, page_start, page_end,
-        tags in rows
-    ]  # fmt: skip
+        Row._make((*columns, tuple(json.loads(tags)), tuple(json.loads(heading_path))))
+        for *columns, tags, heading_path in rows
+    ]
 
 
 def _best_chunks(
@@ -275,7 +274,7 @@ def _folder(folder: str | None) -> str:
 
 
 def _forms(name: str) -> list[str]:
-    """The name as given and in both normal forms: paths keep the bytes that are on disk, which nobody types."""
+    """Give the name as it is and in both normal forms: paths keep the bytes that are on disk, which nobody types."""
     name = name.encode("utf-8", "replace").decode("utf-8")
     return list(dict.fromkeys((name, unicodedata.normalize("NFC", name), unicodedata.normalize("NFD", name))))
 

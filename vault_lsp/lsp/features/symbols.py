@@ -1,0 +1,62 @@
+"""Names: the outline of one note, and everything that has a name in the vaults."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from itertools import chain, zip_longest
+
+from lsprotocol import types
+
+from vault_lsp.core.text import Point
+from vault_lsp.lsp import convert
+from vault_lsp.lsp.convert import Wire
+from vault_lsp.lsp.protocol import Json, encode
+from vault_lsp.lsp.server import Look, VaultServer
+
+
+def register(ls: VaultServer) -> None:
+    """Registers the requests of this file."""
+    ls.feature(types.TEXT_DOCUMENT_DOCUMENT_SYMBOL)(document_symbol)
+    ls.feature(types.WORKSPACE_SYMBOL)(workspace_symbol)
+
+
+async def document_symbol(ls: VaultServer, params: types.DocumentSymbolParams) -> Json | None:
+    """The headings of a note, nested where the client knows nesting."""
+    return await ls.answer(params.text_document.uri, _document_symbols)
+
+
+async def workspace_symbol(ls: VaultServer, params: types.WorkspaceSymbolParams) -> Json:
+    """Notes, aliases, headings and tags whose names match, best first; an empty query lists the latest notes."""
+    limit = ls.session.settings.symbols_limit
+    job = partial(_workspace_symbols, query=params.query, limit=limit)
+    answers = await asyncio.gather(*(ls.read_root(root, job) for root in ls.session.roots))
+    ranked = chain.from_iterable(zip_longest(*(answer for answer in answers if answer is not None)))
+    return encode([symbol for symbol in ranked if symbol is not None][:limit])
+
+
+def _document_symbols(look: Look) -> list[Wire] | None:
+    note = look.view.note(look.path)
+    if note is None:
+        return None
+    if not look.client.nested_symbols:
+        return convert.wire_flat_symbols(note.headings, look.uri(look.path), look.encoding)
+    text = look.text()
+    end = text.point(len(text)) if text is not None else Point(1 << 30, 0, 0, 0)
+    return convert.wire_outline(note.headings, end, look.encoding)
+
+
+def _workspace_symbols(look: Look, query: str, limit: int) -> list[Wire]:
+    symbols: list[Wire] = []
+    for found in look.view.symbols(query, limit):
+        if not found.name.strip():
+            continue
+        symbol: Wire = {
+            "name": found.name,
+            "kind": convert.symbol_kind(found.kind),
+            "location": convert.wire_location(look.uri(found.path), found.place, look.encoding),
+        }
+        if found.container:
+            symbol["containerName"] = found.container
+        symbols.append(symbol)
+    return symbols

@@ -1,0 +1,212 @@
+"""Keeps the index of one workspace folder in step with the disk for as long as the folder is open.
+
+Saves, file events of the client, our own watching and other processes are all hints that end in the same idempotent
+reconcile; hints that arrive while one runs are gathered into the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vault_lsp.errors import Cancelled, VaultLspError
+from vault_lsp.lsp import watch
+from vault_lsp.lsp.progress import WorkDone
+from vault_lsp.lsp.session import Root
+from vault_lsp.service import Vault
+
+if TYPE_CHECKING:
+    from vault_lsp.indexer import Progress
+    from vault_lsp.lsp.server import VaultServer
+
+log = logging.getLogger(__name__)
+
+#: The scan of a vault that has an index waits a moment, so that the first requests find both cores free.
+_SCAN_DELAY = 0.7
+_CONFIG = (".vault-lsp", "config.yaml")
+_POLL_SECONDS = 1.0
+_STATUS_SECONDS = 0.5
+
+
+class Keeper:
+    """Opens a folder's vault, scans it, and reconciles what is reported as changed. Lives on the event loop."""
+
+    def __init__(self, ls: VaultServer, root: Root) -> None:
+        self.ls = ls
+        self.root = root
+        self._files: set[str] = set()
+        self._scan_wanted = False
+        self._draining = False
+        self._scanning = False
+        self._status_at = 0.0
+        self._task = ls.spawn(self._live(), f"vault {root.folder}")
+
+    def touch(self, files: Iterable[str]) -> None:
+        """Notes that files, or folders with all they hold, may have changed."""
+        held = {file for file in files if self.root.holds(file)}
+        if held and os.path.join(self.root.folder, *_CONFIG) in held:
+            self.ls.reopen(self.root)
+        elif held:
+            self._files |= held
+            self._drain_soon()
+
+    def rescan(self) -> None:
+        """Notes that anything may have changed."""
+        self._scan_wanted = True
+        self._drain_soon()
+
+    def close(self) -> None:
+        """Lets go of the folder; its vault is closed when nobody reads it any more."""
+        self.root.closed.set()
+        self._task.cancel()
+        for event in (self.root.opened, self.root.named, self.root.scanned):
+            event.set()
+        self.ls.spawn(self._close_vault(), "close vault")
+
+    async def rebuild(self) -> None:
+        """Scans the whole vault now and waits for the end."""
+        await self._scan()
+
+    async def _live(self) -> None:
+        root, ls = self.root, self.ls
+        try:
+            root.vault = await ls.run(ls.writer, _open, root.folder)
+            root.first_index = await ls.run(ls.writer, root.vault.needs_first_index)
+        except VaultLspError as error:
+            ls.show_error(f"{root.folder}: {error}")
+            return
+        finally:
+            if root.vault is not None and not root.first_index:
+                root.named.set()
+            root.opened.set()
+            if root.vault is None:
+                root.named.set()
+                root.scanned.set()
+        try:
+            watch.start(root, lambda found: ls.call(self.touch, found), lambda: ls.call(self.rescan))
+            if not root.first_index:
+                await asyncio.sleep(_SCAN_DELAY)
+            await self._scan()
+        finally:
+            root.named.set()
+            root.scanned.set()
+        await self._poll()
+
+    async def _scan(self) -> None:
+        """The whole vault, in a child process, so that typing isn't slowed."""
+        root, ls = self.root, self.ls
+        vault = root.vault
+        if vault is None or self._scanning:
+            return
+        self._scanning = True
+        shown = WorkDone(ls, "Indexing notes") if root.first_index else None
+
+        def progress(step: Progress) -> None:
+            ls.call(self._progressed, step, shown)
+
+        self._tell("scanning", 0, 0)
+        try:
+            await ls.run(ls.scanner, vault.reconcile_in_child, progress=progress, cancelled=root.closed.is_set)
+        except Cancelled:
+            return
+        except VaultLspError as error:
+            ls.show_error(f"{root.folder}: {error}")
+        finally:
+            self._scanning = False
+            root.first_index = False
+            if shown is not None:
+                shown.end()
+        changed = await ls.run(ls.writer, _changed, root, vault)
+        root.named.set()
+        root.scanned.set()
+        if changed:
+            ls.index_changed(root)
+        await self._tell_idle()
+
+    def _progressed(self, step: Progress, shown: WorkDone | None) -> None:
+        if step.phase == "indexing" and not self.root.named.is_set():
+            self.root.named.set()
+            self.ls.index_changed(self.root)
+        if shown is not None:
+            shown.report(step.done, step.total)
+        now = time.monotonic()
+        if now - self._status_at >= _STATUS_SECONDS:
+            self._status_at = now
+            self._tell(step.phase, step.done, step.total)
+
+    def _drain_soon(self) -> None:
+        if not self._draining and not self.root.closed.is_set():
+            self._draining = True
+            self.ls.spawn(self._drain(), "reconcile")
+
+    async def _drain(self) -> None:
+        """Reconciles what has gathered until nothing is left."""
+        root, ls = self.root, self.ls
+        try:
+            await root.opened.wait()
+            while (self._files or self._scan_wanted) and root.vault is not None:
+                if self._scan_wanted:
+                    self._scan_wanted = False
+                    self._files.clear()
+                    await self._scan()
+                    continue
+                files, self._files = self._files, set()
+                if await ls.run(ls.writer, _reconcile, root, root.vault, files):
+                    ls.index_changed(root)
+                    await self._tell_idle()
+        finally:
+            self._draining = False
+
+    async def _poll(self) -> None:
+        """Sees what other processes write: a commit hook, the command line, a second editor."""
+        root, ls = self.root, self.ls
+        while root.vault is not None:
+            await asyncio.sleep(_POLL_SECONDS)
+            if ls.idle() and not self._draining and await ls.run(ls.writer, _changed, root, root.vault):
+                ls.index_changed(root)
+
+    async def _close_vault(self) -> None:
+        while self.root.readers:
+            await asyncio.sleep(0.05)
+        vault, self.root.vault = self.root.vault, None
+        if vault is not None:
+            await self.ls.run(self.ls.writer, vault.close)
+
+    async def status(self) -> dict[str, object]:
+        """What the vault holds, in the words of `vault/status`."""
+        vault = self.root.vault
+        notes, problems = (0, 0) if vault is None else await self.ls.run(self.ls.readers, vault.counts)
+        phase = "indexing" if self._scanning else "idle"
+        return {"vault": self.root.uri, "phase": phase, "documents": notes, "total": notes, "problems": problems}
+
+    async def _tell_idle(self) -> None:
+        self.ls.protocol.notify("vault/status", await self.status())
+
+    def _tell(self, phase: str, done: int, total: int) -> None:
+        self.ls.protocol.notify(
+            "vault/status", {"vault": self.root.uri, "phase": phase, "documents": done, "total": total, "problems": 0}
+        )
+
+
+def _open(folder: str) -> Vault:
+    return Vault.open(Path(folder))
+
+
+def _reconcile(root: Root, vault: Vault, files: set[str]) -> bool:
+    """One pass over all that is reported. True when the index differs from what it was when last asked."""
+    paths = [path for file in sorted(files) if (path := root.path_of(file)) is not None]
+    if paths:
+        vault.reconcile(paths, cancelled=root.closed.is_set)
+    return _changed(root, vault)
+
+
+def _changed(root: Root, vault: Vault) -> bool:
+    """Whether any process has changed the index since this was last asked; on the index's thread only."""
+    version = vault.data_version()
+    changed, root.data_version = version != root.data_version, version
+    return changed

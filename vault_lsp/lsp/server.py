@@ -1,0 +1,474 @@
+"""The language server: its life from the first byte to the exit code, and the one way in which requests are answered.
+
+The event loop only moves messages and state. Whatever reads the disk, the index or a long text runs on the readers'
+pool with a frozen copy of what it needs; changing the index is one thread's work, a whole scan another's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+
+from lsprotocol import types
+from pygls.lsp.server import LanguageServer
+from pygls.protocol import default_converter
+
+from vault_lsp import __version__
+from vault_lsp.core.model import NotePath
+from vault_lsp.core.text import Encoding, Point, Text
+from vault_lsp.errors import VaultLspError
+from vault_lsp.lsp import convert, transport
+from vault_lsp.lsp.checks import Checks
+from vault_lsp.lsp.keeper import Keeper
+from vault_lsp.lsp.lone import LoneView, parse_lone
+from vault_lsp.lsp.protocol import Json, RequestFailed, VaultProtocol, encode
+from vault_lsp.lsp.session import ClientCapabilities, Document, Root, Session, Settings
+
+if TYPE_CHECKING:
+    from vault_lsp.service import View
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_READERS = 4
+#: How long a request waits for the names of a vault that is indexed for the first time, and one that needs every note
+#: for the index itself; afterwards it answers from what there is.
+_NAMES_SECONDS = 10.0
+_INDEX_SECONDS = 5.0
+#: How long work in threads may take to notice that the server ends.
+_GRACE_SECONDS = 3.0
+_PARENT_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """All that a job in a thread sees: one snapshot of the vault, with the words of the client that asked."""
+
+    view: View | LoneView
+    path: NotePath
+    document: Document | None
+    root: Root | None
+    client: ClientCapabilities
+    settings: Settings
+    #: The open buffers of the vault by their files.
+    buffers: Mapping[str, Document]
+    cancelled: Callable[[], bool]
+
+    @property
+    def encoding(self) -> Encoding:
+        """The unit of the client's columns."""
+        return self.client.encoding
+
+    def point(self, position: types.Position) -> Point | None:
+        """The point of a client's position, None past the text's end or where the text can't be read."""
+        text = self.text()
+        return None if text is None else convert.point_of(text, position, self.encoding)
+
+    def text(self) -> Text | None:
+        """The text of the note that was asked about: the buffer, else the file."""
+        if self.document is not None:
+            return self.document.text
+        vault = self.root.vault if self.root else None
+        return None if vault is None else vault.text(self.path)
+
+    def uri(self, path: NotePath) -> str:
+        """The URI of a note, spelled as the client spells it where it has the note open."""
+        buffer = self.buffer(path)
+        if buffer is not None:
+            return buffer.uri
+        return "" if self.root is None else convert.uri_of(self.root.file_of(path))
+
+    def buffer(self, path: NotePath) -> Document | None:
+        """The open buffer of a note."""
+        return self.document if self.root is None else self.buffers.get(self.root.file_of(path))
+
+
+class VaultServer(LanguageServer):
+    """One client's server."""
+
+    protocol: VaultProtocol
+
+    def __init__(self) -> None:
+        super().__init__(
+            "vault-lsp",
+            __version__,
+            text_document_sync_kind=types.TextDocumentSyncKind.Full,
+            protocol_cls=VaultProtocol,
+            converter_factory=default_converter,
+            max_workers=1,
+        )
+        self.session = Session()
+        self._loop = asyncio.get_running_loop()
+        self.ended: asyncio.Future[int] = self._loop.create_future()
+        self.stopping = threading.Event()
+        self.readers = ThreadPoolExecutor(_READERS, "lsp-read")
+        self.writer = ThreadPoolExecutor(1, "lsp-index")
+        self.scanner = ThreadPoolExecutor(2, "lsp-scan")
+        #: Called once when the session ends.
+        self.at_stop: list[Callable[[], None]] = []
+        self.keepers: dict[str, Keeper] = {}
+        self.checks = Checks(self)
+        self._adopts = False
+        self._adopting: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._running: set[Future[Any]] = set()
+
+    def end(self, code: int) -> None:
+        """Ends the process with `code`; the first call decides."""
+        if not self.ended.done():
+            self.ended.set_result(code)
+
+    def stop_work(self) -> None:
+        """Stops everything that runs on its own: timers, checks, scans, watchers. Safe to call twice."""
+        self.stopping.set()
+        for root in self.session.roots:
+            root.closed.set()
+        for callback in self.at_stop:
+            callback()
+        self.at_stop.clear()
+        for task in list(self._tasks):
+            task.cancel()
+
+    def report_server_error(self, error: Exception, source: type[Exception]) -> None:
+        """Errors go to the log. Sending them to the client fails the same way when sending is what failed."""
+        log.error("%s: %s", source.__name__, error)
+
+    def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Runs a coroutine of the server's own; what it raises is logged."""
+
+        async def guarded() -> None:
+            try:
+                await work
+            except VaultLspError as error:
+                log.warning("%s: %s", name, error)
+            except Exception:  # the boundary of a background task
+                log.exception("%s failed", name)
+
+        task = asyncio.get_running_loop().create_task(guarded(), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if self.stopping.is_set():
+            task.cancel()
+        return task
+
+    async def run(
+        self, pool: ThreadPoolExecutor, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Runs a job in a thread."""
+        future = pool.submit(job, *args, **kwargs)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        return await asyncio.wrap_future(future)
+
+    async def answer(self, uri: str, job: Callable[[Look], object], *, whole: bool = False) -> Json | None:
+        """What a job makes of one document, as JSON; None for a document that nobody has opened and no vault holds."""
+        return await self.read(uri, lambda look: encode(job(look)), whole=whole)
+
+    async def read(self, uri: str, job: Callable[[Look], T], *, whole: bool = False) -> T | None:
+        """What a job makes of one document. A job that needs the `whole` vault waits a while for a first index."""
+        key = convert.file_of(uri) or uri
+        if (adopting := self._adopting.get(key)) is not None:
+            await asyncio.wait([adopting])
+        root = self.session.root_of(convert.file_of(uri))
+        if root is not None:
+            await self.ready(root, whole=whole)
+        return await self._read(root, job, self.session.document(uri), convert.file_of(uri))
+
+    async def read_root(self, root: Root, job: Callable[[Look], T]) -> T | None:
+        """What a job makes of a whole vault; None for a vault that could not be opened."""
+        await self.ready(root, whole=True)
+        return await self._read(root, job, None, root.folder) if root.vault is not None else None
+
+    async def ready(self, root: Root, *, whole: bool) -> None:
+        """Waits until a vault is open and its names are known, and its notes too where `whole` asks for them."""
+        await root.opened.wait()
+        await _wait(root.named, _NAMES_SECONDS)
+        if whole and root.first_index:
+            await _wait(root.scanned, _INDEX_SECONDS)
+
+    async def _read(
+        self, root: Root | None, job: Callable[[Look], T], document: Document | None, file: str | None
+    ) -> T | None:
+        """Freezes the session for one job and runs it; cancelling the request reaches the job."""
+        cancelled = threading.Event()
+        buffers = {each.key: each for each in self.session.documents_of(root)}
+        client, settings = self.session.client, self.session.settings
+
+        def stopped() -> bool:
+            return cancelled.is_set() or self.stopping.is_set()
+
+        def look() -> T | None:
+            vault = root.vault if root is not None else None
+            if root is not None and vault is not None and file is not None:
+                path = NotePath("") if file == root.folder else _note_path(root, file)
+                if path is not None:
+                    overlay = {
+                        own: each.note(own, vault.parse)
+                        for each in buffers.values()
+                        if each.file is not None and (own := _note_path(root, each.file)) is not None
+                    }
+                    with vault.view(overlay, stopped) as view:
+                        return job(Look(view, path, document, root, client, settings, buffers, stopped))
+            if document is None:
+                return None
+            lone = LoneView(document.note(NotePath(convert.stem_of(document.uri)), parse_lone))
+            return job(Look(lone, lone.path, document, None, client, settings, buffers, stopped))
+
+        if root is not None:
+            root.readers += 1
+        try:
+            return await self.run(self.readers, look)
+        except VaultLspError as error:
+            raise RequestFailed(str(error)) from error
+        finally:
+            cancelled.set()
+            if root is not None:
+                root.readers -= 1
+
+    # Folders --------------------------------------------------------------------------------------------------------
+
+    def add_root(self, uri: str, folder: str) -> None:
+        """Opens a folder's vault, unless it is open already."""
+        if folder not in self.keepers:
+            root = Root(uri, folder)
+            self.session.roots.append(root)
+            self.keepers[folder] = Keeper(self, root)
+            self.checks.refresh(root)
+
+    def remove_root(self, folder: str | None) -> None:
+        """Closes a folder's vault. Its open notes stay open, alone or in an outer folder."""
+        keeper = self.keepers.pop(folder or "", None)
+        if keeper is not None:
+            self.session.roots.remove(keeper.root)
+            keeper.close()
+            for root in (None, *self.session.roots):
+                self.checks.refresh(root)
+
+    def adopt_single_files(self) -> None:
+        """From now on a file that is opened brings the marked vault around it along: the client named no folder."""
+        self._adopts = True
+
+    def adopt(self, document: Document) -> None:
+        """Opens the vault that an opened file lies in, where the client named no folders."""
+        file = document.file
+        if not self._adopts or file is None or self.session.root_of(file) is not None:
+            return
+
+        async def find() -> None:
+            folder = await self.run(self.readers, _marked_folder, file)
+            if folder is not None:
+                self.add_root(convert.uri_of(folder), folder)
+
+        task = self._adopting[document.key] = self.spawn(find(), "find the vault")
+        task.add_done_callback(lambda _: self._adopting.pop(document.key, None))
+
+    def touch(self, uris: Iterable[str]) -> None:
+        """Tells every vault that files, or folders with all they hold, may have changed."""
+        files = [file for uri in uris if (file := convert.file_of(uri)) is not None]
+        for keeper in list(self.keepers.values()):
+            keeper.touch(files)
+
+    def reopen(self, root: Root) -> None:
+        """Opens a vault anew, since its config changed."""
+        self.remove_root(root.folder)
+        self.add_root(root.uri, root.folder)
+
+    def index_changed(self, root: Root) -> None:
+        """The vault says something else than before: what was shown of it is checked again."""
+        root.revision += 1
+        self.checks.refresh(root)
+
+    # Client ---------------------------------------------------------------------------------------------------------
+
+    def configure(self, given: object) -> None:
+        """Takes the client's settings over; what isn't usable is named and stays as it was."""
+        settings, problems = self.session.settings.updated(given)
+        if problems:
+            self.show_error("; ".join(problems))
+        if settings != self.session.settings:
+            self.session.settings = settings
+            for root in (None, *self.session.roots):
+                self.checks.refresh(root)
+
+    def show_error(self, message: str) -> None:
+        """Tells the person something that they can put right."""
+        log.error("%s", message)
+        parameters = types.ShowMessageParams(types.MessageType.Error, f"vault-lsp: {message}")
+        self.protocol.notify(types.WINDOW_SHOW_MESSAGE, parameters)
+
+    # Work -----------------------------------------------------------------------------------------------------------
+
+    def call(self, function: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Calls a function on the loop, from any thread; drops the call when the loop has ended."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(partial(function, *args, **kwargs))
+
+    def idle(self) -> bool:
+        """Whether no job is running or waiting."""
+        return not self._running
+
+    def finish(self) -> bool:
+        """Waits for work in threads after the loop has ended; False when something did not stop in time."""
+        for pool in (self.readers, self.writer, self.scanner):
+            pool.shutdown(wait=False, cancel_futures=True)
+        late = wait(list(self._running), _GRACE_SECONDS).not_done
+        return not late
+
+
+def serve(tcp: tuple[str, int] | None = None) -> int:
+    """Serves one client on stdio, or on a TCP port for debugging, until it ends; returns the exit code."""
+    logging.getLogger("pygls").setLevel(logging.ERROR)  # below that it logs the text of notes
+    # Another thread that computes gives way to the loop within a millisecond, not five.
+    sys.setswitchinterval(0.001)
+    server_box: list[VaultServer] = []
+    try:
+        code = asyncio.run(_serve_tcp(*tcp, server_box) if tcp else _serve_stdio(server_box))
+    except KeyboardInterrupt:
+        code = 130
+    if server_box and not server_box[0].finish():
+        log.error("work in threads did not stop in time")
+        logging.shutdown()
+        os._exit(code)
+    return code
+
+
+def create() -> VaultServer:
+    """A server with every feature registered. Needs a running event loop."""
+    from vault_lsp.lsp.features import diagnose, navigate, symbols, sync, workspace  # noqa: PLC0415  they import us
+
+    server = VaultServer()
+    for feature in (workspace, sync, navigate, symbols, diagnose):
+        feature.register(server)
+    gc.collect()
+    gc.freeze()  # the protocol's types live for ever; a full collection takes 30 ms with them and 2 without
+    return server
+
+
+async def _serve_stdio(box: list[VaultServer]) -> int:
+    loop = asyncio.get_running_loop()
+    source, sink = transport.claim_stdio()
+    server = create()
+    box.append(server)
+
+    def ended() -> None:
+        server.end(0 if server.protocol.was_shut_down else 1)
+
+    def deliver(body: bytes | None) -> None:
+        """Runs on the reading thread; after the loop has closed nobody wants to know."""
+        try:
+            loop.call_soon_threadsafe(*((server.protocol.receive, body) if body is not None else (ended,)))
+        except RuntimeError:
+            log.debug("a message came after the end")
+
+    writer = transport.PipeWriter(sink, lambda: deliver(None))
+    server.protocol.set_writer(writer)
+    transport.read_pipe(source, deliver)
+    try:
+        return await _until_ended(server)
+    finally:
+        writer.close()
+
+
+async def _serve_tcp(host: str, port: int, box: list[VaultServer]) -> int:
+    server = create()
+    box.append(server)
+
+    async def connected(reader: asyncio.StreamReader, stream: asyncio.StreamWriter) -> None:
+        if server.protocol.writer is not None:
+            stream.close()
+            return
+        server.protocol.set_writer(stream)
+        frames = transport.Frames()
+        with suppress(ConnectionError):
+            while received := await reader.read(1 << 16):
+                for body in frames.feed(received):
+                    server.protocol.receive(body)
+        server.end(0 if server.protocol.was_shut_down else 1)
+
+    listener = await asyncio.start_server(connected, host, port)
+    async with listener:
+        print(f"listening on {host}:{listener.sockets[0].getsockname()[1]}", file=sys.stderr, flush=True)  # noqa: T201
+        return await _until_ended(server)
+
+
+async def _until_ended(server: VaultServer) -> int:
+    loop = asyncio.get_running_loop()
+    for name in ("SIGTERM", "SIGINT", "SIGHUP"):
+        if hasattr(signal, name) and os.name != "nt":
+            loop.add_signal_handler(getattr(signal, name), server.end, 1)
+    try:
+        return await server.ended
+    finally:
+        server.stop_work()
+        for future in list(server.protocol._request_futures.values()):
+            future.cancel()
+        await asyncio.sleep(0)
+
+
+async def watch_parent(server: VaultServer, process: int) -> None:
+    """Ends the server when the client's process is gone: a pipe that a third process inherited never closes."""
+    if not alive(process):
+        return  # a client in another container names a process that we can't see
+    while True:
+        await asyncio.sleep(_PARENT_SECONDS)
+        if not alive(process):
+            log.warning("the client's process %d is gone", process)
+            server.end(1)
+            return
+
+
+def alive(process: int) -> bool:
+    """Whether a process exists."""
+    if os.name == "nt":
+        import ctypes  # noqa: PLC0415  Windows only; os.kill(…, 0) would send Ctrl-C there
+
+        kernel = ctypes.windll.kernel32  # type: ignore[attr-defined,unused-ignore]
+        handle = kernel.OpenProcess(0x00100000, 0, process)  # SYNCHRONIZE
+        if not handle:
+            return False
+        waiting: int = kernel.WaitForSingleObject(handle, 0)
+        kernel.CloseHandle(handle)
+        return waiting == 0x102  # WAIT_TIMEOUT: it hasn't ended
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        return True
+    return True
+
+
+async def _wait(event: asyncio.Event, seconds: float) -> None:
+    if event.is_set():
+        return
+    try:
+        await asyncio.wait_for(event.wait(), seconds)
+    except TimeoutError:
+        log.info("answering before the first index is complete")
+
+
+def _note_path(root: Root, file: str) -> NotePath | None:
+    """The vault path of a file that is a note of the vault."""
+    return root.path_of(file) if file[-3:].lower() == ".md" else None
+
+
+def _marked_folder(file: str) -> str | None:
+    """The nearest folder above a file that is marked as a vault."""
+    for folder in Path(file).parents:
+        if any((folder / marker).is_dir() for marker in (".vault-lsp", ".obsidian")):
+            return str(folder)
+    return None
