@@ -26,7 +26,7 @@ from vault_lsp.core.text import Text
 from vault_lsp.errors import Cancelled, IndexDamaged, IndexReadOnly, VaultLspError
 from vault_lsp.indexer import Progress, Reconciled
 from vault_lsp.prepare import parse_decoded
-from vault_lsp.store import db, notes
+from vault_lsp.store import compare, db, notes
 from vault_lsp.symbols import SymbolTable
 from vault_lsp.vault import Decoded, Rules, decode, existing_folder, find_root, printable, read, safe_file
 from vault_lsp.view import View
@@ -230,11 +230,6 @@ class Vault:
         with self._reader() as connection:
             return notes.counts(connection).notes, len(notes.skipped(connection))
 
-    def counts(self) -> tuple[int, int]:
-        """How many notes are indexed, and how many files could not be."""
-        with self._reader() as connection:
-            return notes.counts(connection).notes, len(notes.skipped(connection))
-
     def status(self) -> dict[str, Any]:
         """What is indexed, what is not and why, and where the index is: JSON values."""
         with self._reader() as connection:
@@ -272,7 +267,7 @@ class Vault:
                 db.create(file, self.root)
                 with closing(db.connect(file, writable=True)) as fresh:
                     indexer.reconcile(fresh, self.rules, indexer.scan_all(fresh, self.rules))
-                    return notes.differences(connection, fresh)
+                    return compare.differences(connection, fresh)
 
     # Inside ---------------------------------------------------------------------------------------------------------
 

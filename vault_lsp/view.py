@@ -29,6 +29,7 @@ from vault_lsp.store import notes
 from vault_lsp.store.notes import Backlink
 from vault_lsp.symbols import TOP, Symbol, SymbolTable, find_symbols
 
+
 class Location(NamedTuple):
     """A place in a file of the vault."""
 
@@ -273,9 +274,7 @@ class View:
 
     def _tagged(self, key: str) -> list[Location]:
         found = [
-            Location(path, place)
-            for path, place in notes.tag_places(self.connection, key)
-            if path not in self._overlay
+            Location(path, place) for path, place in notes.tag_places(self.connection, key) if path not in self._overlay
         ]
         found += [
             Location(path, tag.place)

@@ -1,6 +1,6 @@
-"""Offsets and positions of one text, in every encoding an editor may ask for.
+r"""Offsets and positions of one text, in every encoding an editor may ask for.
 
-A line ends at `\\r\\n`, `\\n` or `\\r` and nowhere else (LSP 3.17); `str.splitlines` also cuts at form feed, NEL and
+A line ends at `\r\n`, `\n` or `\r` and nowhere else (LSP 3.17); `str.splitlines` also cuts at form feed, NEL and
 U+2028 and is therefore never used.
 """
 
@@ -40,8 +40,10 @@ class Point(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A range of a file as two points, end exclusive. Notes and the index hold places, so nothing is read again to
-    answer an editor in its own units."""
+    """A range of a file as two points, end exclusive.
+
+    Notes and the index hold places, so nothing is read again to answer an editor in its own units.
+    """
 
     start: Point
     end: Point
@@ -126,7 +128,9 @@ class Text:
             return start + min(max(column, 0), end - start)
         units = 0
         for index, character in enumerate(text):
-            width = len(character.encode("utf-8", "surrogatepass")) if encoding == "utf-8" else 1 + (character > "\uffff")
+            width = (
+                len(character.encode("utf-8", "surrogatepass")) if encoding == "utf-8" else 1 + (character > "\uffff")
+            )
             if units + width > column:
                 return start + index
             units += width

@@ -50,7 +50,9 @@ class LoneView:
         for use in self._note.label_uses:
             if use.place.holds(point):
                 return tuple(
-                    Target(self.path, each.place, use.place) for each in self._note.definitions if each.label == use.label
+                    Target(self.path, each.place, use.place)
+                    for each in self._note.definitions
+                    if each.label == use.label
                 )[:1]
         return ()
 

@@ -231,7 +231,7 @@ class VaultProtocol(LanguageServerProtocol):
             self._send_frame(self.encode(data))
 
     def _send_frame(self, text: str) -> None:
-        """pygls logs every body, escapes all but ASCII and reports a closed pipe through the same pipe."""
+        """Pygls logs every body, escapes all but ASCII and reports a closed pipe through the same pipe."""
         if self.writer is None:
             return
         body = text.encode("utf-8", "replace")

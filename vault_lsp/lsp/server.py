@@ -165,9 +165,7 @@ class VaultServer(LanguageServer):
             task.cancel()
         return task
 
-    async def run(
-        self, pool: ThreadPoolExecutor, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    async def run(self, pool: ThreadPoolExecutor, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs a job in a thread."""
         future = pool.submit(job, *args, **kwargs)
         self._running.add(future)
@@ -401,7 +399,7 @@ async def _serve_tcp(host: str, port: int, box: list[VaultServer]) -> int:
 
     listener = await asyncio.start_server(connected, host, port)
     async with listener:
-        print(f"listening on {host}:{listener.sockets[0].getsockname()[1]}", file=sys.stderr, flush=True)  # noqa: T201
+        print(f"listening on {host}:{listener.sockets[0].getsockname()[1]}", file=sys.stderr, flush=True)
         return await _until_ended(server)
 
 
