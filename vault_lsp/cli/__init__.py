@@ -10,7 +10,7 @@ from typing import Any, cast
 import click
 
 from vault_lsp.cli.commands import main
-from vault_lsp.cli.output import Interrupted, ReaderGone, mute, print_json, shown
+from vault_lsp.cli.output import Interrupted, ReaderGone, message_line, mute, print_json
 from vault_lsp.errors import VaultLspError
 
 __all__ = ["main", "run"]
@@ -51,7 +51,7 @@ def _fail(code: str, message: str, wants_json: bool, exit_code: int, context: cl
             return exit_code
         if context is not None:
             click.echo(context.get_usage(), err=True)
-        click.echo(f"vault-lsp: {shown(message)}", err=True)
+        click.echo(f"vault-lsp: {message_line(message)}", err=True)
     except (OSError, VaultLspError, ReaderGone):
         mute()  # there is nobody left to tell
     return exit_code

@@ -40,10 +40,18 @@ class Unwritable(VaultLspError):  # noqa: N818
 #: Characters that would break a line, or steer a terminal.
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
+_LONGEST = 600
+
 
 def shown(text: str) -> str:
     """A text on one line of a terminal: control characters and undecodable bytes are escaped."""
     return _UNSAFE.sub(_escaped, text)
+
+
+def message_line(message: str) -> str:
+    """A message on one line; of one that somebody's argument made endless only both ends."""
+    line = shown(message)
+    return line if len(line) <= _LONGEST else f"{line[: _LONGEST // 2]} … {line[-_LONGEST // 2 :]}"
 
 
 def say(line: str) -> None:
@@ -77,7 +85,7 @@ def mute() -> None:
 def warn(message: str) -> None:
     """Tell something beside the result."""
     with suppress(OSError):
-        click.echo(f"vault-lsp: {shown(message)}", err=True)
+        click.echo(f"vault-lsp: {message_line(message)}", err=True)
 
 
 def print_json(value: Mapping[str, Any]) -> None:
