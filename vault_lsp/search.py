@@ -185,6 +185,8 @@ def _lines(row: Row, terms: QueryTerms, text: Text) -> tuple[int, int]:
     A file may have changed since it was indexed. Then the lines may hold nothing of the query, and another line does.
     """
     count = len(text.line_starts)
+    if count > 1 and text.line_starts[-1] == len(text):
+        count -= 1  # a final line end opens no further line for a reader
     first, last = min(row.line_start, count - 1), min(row.line_end, count - 1)
     wanted = {bare(word) for unit in terms.units if not unit.weak for word in (*unit.words, *unit.bigrams)}
 

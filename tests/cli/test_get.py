@@ -100,7 +100,15 @@ def test_attachments_that_are_text_can_be_read_and_others_not(shell: Callable[..
     [
         *("../secret.md", "/etc/passwd", "a/../../secret.md", "..%2fsecret.md", "a\\..\\..\\secret.md", "C:\\x.md"),
         *("out.md", "outdir/secret.md", "../vault-two/secret.md", "\0", "n.md\0", "", ".", "..", "a", "a/", "n.md/"),
-        *(".git/config", ".obsidian/app.json", "a/.hidden.md", "node_modules/x.md", "~/x.md", "~", "file:///etc/passwd"),
+        *(
+            ".git/config",
+            ".obsidian/app.json",
+            "a/.hidden.md",
+            "node_modules/x.md",
+            "~/x.md",
+            "~",
+            "file:///etc/passwd",
+        ),
         *("n", "no such.md", "n.md/x", "n.md/../../secret.md", "//etc/passwd", "dangling.md", "x" * 5000, "a/" * 3000),
         *("../secret.md:1", "out.md:1", "/etc/passwd:1-2", ":", ":1", "\udcff", "\n", "-"),
     ],

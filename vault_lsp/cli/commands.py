@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -135,6 +136,9 @@ def search(
     tags = tuple(tag.strip().removeprefix("#") for tag in options["tags"])
     if not all(tags):
         raise click.UsageError("--tag needs the name of a tag")
+    weight = options["title_weight"]
+    if weight is not None and not isfinite(weight):
+        raise click.UsageError("--title-weight takes a number from 0 to 100")
     after, before = options["modified_after"], options["modified_before"]
     try:
         filters = Filters(
@@ -155,7 +159,7 @@ def search(
             _sync(vault)
         with vault.view() as view:
             answer = view.search(
-                Query(text, options["limit"], filters, title_weight=options["title_weight"], explain=options["explain"])
+                Query(text, options["limit"], filters, title_weight=weight, explain=options["explain"])
             )
         if as_json:
             print_json(answer.as_json(str(vault.root)))
