@@ -63,7 +63,7 @@ _INLINE = frozenset({"Emphasis", "Strong", "Strikethrough"})
 _LITERAL = frozenset({"CodeBlock", "HtmlBlock"})
 _SPOKEN = frozenset({"Code", "InlineMath", "DisplayMath"})
 # Events after which a `#` stands as at the head of a line.
-_FRESH = frozenset({"Start", "InlineHtml"})
+_FRESH = frozenset({"Start", "InlineHtml", "SoftBreak", "HardBreak"})
 _CONTAINERS = frozenset({"BlockQuote", "List", "FootnoteDefinition"})
 _TO_DESTINATION = re.compile(rb"[\s>]*+\]\((?:[ \t\r]|\n[ \t>]*+)*+")
 _TO_LABEL = re.compile(rb"[\s>]*+\]\[")
