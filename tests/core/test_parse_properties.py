@@ -98,7 +98,7 @@ def test_every_place_lies_in_the_text_and_covers_what_it_names(source: str) -> N
     for use in note.label_uses:
         assert re.match(r"\[.*\]\Z", cut(text, use.place), re.DOTALL)
     for tag in note.tags:
-        assert cut(text, tag.place).removeprefix("#") == tag.name
+        assert cut(text, tag.place).removeprefix("#") == tag.name.replace("\ufffd", "\ud800")
 
 
 @given(notes)
@@ -139,4 +139,7 @@ def test_the_kind_of_line_end_does_not_matter(body: str) -> None:
     ]
     assert ours.tags == windows.tags
     assert ours.blocks == windows.blocks
-    assert [(h.level, h.text, h.place) for h in ours.headings] == [(h.level, h.text, h.place) for h in windows.headings]
+    # A line end inside a code span is a space to the Markdown parser, or two.
+    assert [(h.level, h.text.split(), h.place) for h in ours.headings] == [
+        (h.level, h.text.split(), h.place) for h in windows.headings
+    ]

@@ -65,6 +65,7 @@ _SPOKEN = frozenset({"Code", "InlineMath", "DisplayMath"})
 # Events after which a `#` stands as at the head of a line.
 _FRESH = frozenset({"Start", "InlineHtml", "SoftBreak", "HardBreak"})
 _CONTAINERS = frozenset({"BlockQuote", "List", "FootnoteDefinition"})
+_LINE_END = re.compile(r"\r?\n")
 _TO_DESTINATION = re.compile(rb"[\s>]*+\]\((?:[ \t\r]|\n[ \t>]*+)*+")
 _TO_LABEL = re.compile(rb"[\s>]*+\]\[")
 _ANGLED = re.compile(rb"<((?:[^<>\\\n]|\\.)*+)>")
@@ -314,7 +315,7 @@ def _heading(data: bytes, level: int, text: str, span: Any, found: Scan, *, link
         name = attributes[1]
         at = data.rfind(b"#" + name.encode(), start, end) + 1
         found.anchors.append(Named(name, at, at + len(name.encode())))
-    found.headings.append(RawHeading(level, text.strip(), raw, start, end, linkable))
+    found.headings.append(RawHeading(level, _LINE_END.sub(" ", text).strip(), raw, start, end, linkable))
 
 
 def _footnote(data: bytes, name: str, start: int, end: int, found: Scan) -> None:
