@@ -59,12 +59,14 @@ def run(arguments: Sequence[str]) -> int:
         # The reader has seen enough; Python would complain once more while it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:  # noqa: BLE001 - the last boundary: a line, never a traceback
+    except Exception as error:
         logging.getLogger(__name__).debug("unexpected", exc_info=True)
-        return _fail("internal", f"unexpected {type(error).__name__}: {error} (--log-level debug shows more)", wants_json, 1)
+        return _fail(
+            "internal", f"unexpected {type(error).__name__}: {error} (--log-level debug shows more)", wants_json, 1
+        )
 
 
-def _fail(code: str, message: str, wants_json: bool, exit_code: int, context: click.Context | None = None) -> int:  # noqa: FBT001
+def _fail(code: str, message: str, wants_json: bool, exit_code: int, context: click.Context | None = None) -> int:
     if wants_json:
         click.echo(json.dumps({"schema": SCHEMA, "error": {"code": code, "message": message}}, ensure_ascii=False))
         return exit_code
@@ -139,7 +141,9 @@ def index(
 @_on_vault
 @_as_json
 @click.pass_context
-def search(context: click.Context, query: tuple[str, ...], folder: str | None, as_json: bool, **options: Any) -> None:
+def search(
+    context: click.Context, /, query: tuple[str, ...], folder: str | None, as_json: bool, **options: Any
+) -> None:
     """Find notes. Any text is a legal query; filters alone list the notes last changed."""
     from vault_lsp.search import Filters, Query, parse_date
 
@@ -257,9 +261,7 @@ def inspect(context: click.Context, path: str, folder: str | None, as_json: bool
             "tags": [{"name": tag.name, **_start(tag.place)} for tag in note.tags],
             "blocks": [{"id": block.id, "line": block.place.start.line + 1} for block in note.blocks],
             "links": [_link_json(link, resolution) for link, resolution in links],
-            "problems": [
-                {"rule": f.rule, "line": f.place.start.line + 1, "message": f.message} for f in findings
-            ],
+            "problems": [{"rule": f.rule, "line": f.place.start.line + 1, "message": f.message} for f in findings],
         }
         if as_json:
             _print_json(seen)
@@ -298,7 +300,7 @@ def backlinks(context: click.Context, path: str, folder: str | None, as_json: bo
         note_path = _existing(vault, path)
         _sync(vault)
         with vault.view() as view:
-            found = [
+            found: list[dict[str, Any]] = [
                 {"path": source, "target": link.target, "kind": link.kind, **_range(link.place)}
                 for source, link in view.backlinks(note_path)
             ]
@@ -335,11 +337,10 @@ def doctor(context: click.Context, verify: bool, prune: bool, folder: str | None
 
 
 @main.command(context_settings={"ignore_unknown_options": True})
-@click.option("--stdio", is_flag=True, help="Speak on stdin and stdout (the default).")
+@click.option("--stdio", is_flag=True, expose_value=False, help="Speak on stdin and stdout (the default).")
 @click.option("--tcp", metavar="HOST:PORT", help="Listen instead, for debugging; loopback addresses only.")
 @click.option("--allow-remote", is_flag=True, help="Let --tcp listen on an address that others can reach.")
-@click.pass_context
-def lsp(context: click.Context, stdio: bool, tcp: str | None, allow_remote: bool) -> int:
+def lsp(tcp: str | None, allow_remote: bool) -> int:
     """Run the language server."""
     from vault_lsp.lsp.server import serve
 
@@ -445,7 +446,7 @@ def _place(vault: Vault, typed: str) -> tuple[NotePath, int | None]:
         return _existing(vault, split[1]), int(split[2])
 
 
-def _print_pending(vault: Vault, as_json: bool) -> None:  # noqa: FBT001
+def _print_pending(vault: Vault, as_json: bool) -> None:
     pending = vault.pending()
     listed = {
         "added": sorted(entry.path for entry in pending.new),
@@ -460,7 +461,7 @@ def _print_pending(vault: Vault, as_json: bool) -> None:  # noqa: FBT001
             click.echo(f"{what:8} {_shown(path)}")
 
 
-def _print_reconciled(vault: Vault, done: Reconciled, seconds: float, as_json: bool) -> None:  # noqa: FBT001
+def _print_reconciled(vault: Vault, done: Reconciled, seconds: float, as_json: bool) -> None:
     total, _ = vault.counts()
     if as_json:
         _print_json(

@@ -19,7 +19,7 @@ import apsw
 from vault_lsp.core.model import NotePath, Stamp
 from vault_lsp.errors import Cancelled
 from vault_lsp.prepare import Prepared, Task, prepare_all
-from vault_lsp.store import notes
+from vault_lsp.store import notes, rows
 from vault_lsp.store.db import atomic, now_ns
 from vault_lsp.store.notes import Known
 from vault_lsp.vault import Entry, Rules, entry_at, walk
@@ -184,49 +184,47 @@ def _differs(stamp: Stamp | None, known: Known, started_ns: int) -> bool:
 def _write_names(connection: apsw.Connection, found: Difference, done: Reconciled, started: int) -> None:
     with atomic(connection):
         for path, known in found.gone:
-            notes.remove(connection, known.document)
+            rows.remove(connection, known.document)
             done.removed.append(path)
         for entry in found.new:
-            notes.add_name(connection, entry.path, started)
+            rows.add_name(connection, entry.path, started)
         for entry in found.skipped:
-            notes.put_skipped(connection, entry.path, entry.skipped or "", None, None, started)
+            rows.put_skipped(connection, entry.path, entry.skipped or "", None, None, started)
             done.skipped[entry.path] = entry.skipped or ""
         for path in found.files_gone:
-            notes.remove_file(connection, path)
+            rows.remove_file(connection, path)
         for path, entry in found.files.items():
-            notes.put_file(connection, path, entry.kind, entry.skipped)
+            rows.put_file(connection, path, entry.kind, entry.skipped)
             if entry.skipped is not None:
                 done.skipped[path] = entry.skipped
         if found.gone or found.new or found.files_gone or found.files or found.skipped:
-            notes.bump_names(connection)
-            notes.count_change(connection)
+            rows.bump_names(connection)
+            rows.count_change(connection)
             done.names = True
 
 
-def _write(
-    connection: apsw.Connection, prepared: Prepared, new: set[NotePath], done: Reconciled, started: int
-) -> None:
+def _write(connection: apsw.Connection, prepared: Prepared, new: set[NotePath], done: Reconciled, started: int) -> None:
     known = notes.known_at(connection, prepared.path)
     if known is None or known.scanned_ns > started:
         return  # another process removed the note, or has looked at it since
     if prepared.stamp is None:
-        notes.remove(connection, known.document)
-        notes.bump_names(connection)
+        rows.remove(connection, known.document)
+        rows.bump_names(connection)
         done.removed.append(prepared.path)
         done.names = True
         return
     if prepared.skipped is not None:
         done.skipped[prepared.path] = prepared.skipped
         if prepared.hash is not None or prepared.skipped != known.skipped:
-            notes.put_skipped(connection, prepared.path, prepared.skipped, prepared.stamp, prepared.hash, started)
+            rows.put_skipped(connection, prepared.path, prepared.skipped, prepared.stamp, prepared.hash, started)
         return
     if prepared.rows is not None:
-        if notes.put(connection, known.document, prepared.rows):
-            notes.bump_names(connection)
+        if rows.put(connection, known.document, prepared.rows):
+            rows.bump_names(connection)
             done.names = True
         (done.added if prepared.path in new else done.changed).append(prepared.path)
     assert prepared.hash is not None
-    notes.put_stamp(connection, known.document, prepared.stamp, prepared.hash, started)
+    rows.put_stamp(connection, known.document, prepared.stamp, prepared.hash, started)
 
 
 def _transactions(
@@ -239,7 +237,7 @@ def _transactions(
         with atomic(connection):
             yield batch
             if any(item.stamp is None or item.rows is not None or item.skipped is not None for item in batch):
-                notes.count_change(connection)
+                rows.count_change(connection)
         time.sleep(0)  # a gap in which another writer may take its turn
 
 

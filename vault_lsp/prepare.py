@@ -17,13 +17,13 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import IO, NamedTuple
 
 from vault_lsp.core.chunk import chunks
 from vault_lsp.core.model import Note, NotePath, Problem, Stamp
 from vault_lsp.core.parse import parse
 from vault_lsp.core.text import Place, Point, Text
-from vault_lsp.store import notes
+from vault_lsp.store import rows
 from vault_lsp.vault import Decoded, decode, read
 
 #: Batches are cut at this many bytes of notes, so that neither memory nor a transaction grows without bound.
@@ -51,7 +51,7 @@ class Prepared(NamedTuple):
     path: NotePath
     stamp: Stamp | None
     hash: bytes | None = None
-    rows: notes.Rows | None = None
+    rows: rows.Rows | None = None
     skipped: str | None = None
 
 
@@ -71,7 +71,7 @@ def prepare(root: Path, task: Task) -> Prepared:
         return Prepared(task.path, stamp, digest, skipped=decoded.skipped)
     text = Text(decoded.source)
     note = parse_decoded(task.path, text, decoded)
-    return Prepared(task.path, stamp, digest, notes.rows(note, chunks(note, text)))
+    return Prepared(task.path, stamp, digest, rows.rows(note, chunks(note, text)))
 
 
 def parse_decoded(path: NotePath, text: Text, decoded: Decoded) -> Note:
@@ -185,14 +185,14 @@ def _drive(
         answers.put(None)
 
 
-def _send(stream: BinaryIO, value: object) -> None:
+def _send(stream: IO[bytes], value: object) -> None:
     data = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     stream.write(_LENGTH.pack(len(data)))
     stream.write(data)
     stream.flush()
 
 
-def _receive(stream: BinaryIO) -> list[Prepared] | None:
+def _receive(stream: IO[bytes]) -> list[Prepared] | None:
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         raise EOFError

@@ -126,9 +126,7 @@ def parse_date(text: str) -> int:
     return int(when.timestamp() * 1_000_000_000)
 
 
-def _ranked(
-    connection: apsw.Connection, query: Query, terms: QueryTerms
-) -> tuple[list[fusion.Fused], dict[int, int]]:
+def _ranked(connection: apsw.Connection, query: Query, terms: QueryTerms) -> tuple[list[fusion.Fused], dict[int, int]]:
     named = channels.titles(connection, query.text, query.filters, _POOL)
     found = channels.keyword(connection, terms, query.filters, _POOL)
     weights = dict(fusion.WEIGHTS)

@@ -26,7 +26,7 @@ from vault_lsp.core.text import Text
 from vault_lsp.errors import Cancelled, IndexDamaged, IndexReadOnly, VaultLspError
 from vault_lsp.indexer import Progress, Reconciled
 from vault_lsp.prepare import parse_decoded
-from vault_lsp.store import db, notes
+from vault_lsp.store import compare, db, notes
 from vault_lsp.symbols import SymbolTable
 from vault_lsp.vault import Decoded, Rules, decode, existing_folder, find_root, printable, read, safe_file
 from vault_lsp.view import View
@@ -173,7 +173,7 @@ class Vault:
             stdout=subprocess.PIPE,
             encoding="utf-8",
         )
-        done = Reconciled()
+        done: Reconciled | None = None
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -194,6 +194,8 @@ class Vault:
             process.kill()
             process.wait()
             process.stdout.close()
+        if done is None:
+            raise VaultLspError("the indexing process ended early")
         return done
 
     # Reading --------------------------------------------------------------------------------------------------------
@@ -224,11 +226,6 @@ class Vault:
         """Changes whenever any process changed the index: file, its identity, and SQLite's count of changes."""
         with self._reader() as connection:
             return (str(self._file), self._inode, notes.changes(connection))
-
-    def counts(self) -> tuple[int, int]:
-        """How many notes are indexed, and how many files could not be."""
-        with self._reader() as connection:
-            return notes.counts(connection).notes, len(notes.skipped(connection))
 
     def counts(self) -> tuple[int, int]:
         """How many notes are indexed, and how many files could not be."""
@@ -272,7 +269,7 @@ class Vault:
                 db.create(file, self.root)
                 with closing(db.connect(file, writable=True)) as fresh:
                     indexer.reconcile(fresh, self.rules, indexer.scan_all(fresh, self.rules))
-                    return notes.differences(connection, fresh)
+                    return compare.differences(connection, fresh)
 
     # Inside ---------------------------------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ class Rules:
 
 
 def find_root(start: Path) -> Path:
-    """The vault that holds `start`: nearest `.vault-lsp/`, `.obsidian/`, else the git top level, else `start` itself."""
+    """The vault that holds `start`: nearest `.vault-lsp/`, then `.obsidian/`, then the git top level, else `start`."""
     start = existing_folder(start)
     here = (start, *start.parents)
     for marker in (".vault-lsp", ".obsidian"):
@@ -157,13 +157,13 @@ def entry_at(rules: Rules, path: NotePath) -> Entry | None:
         return None
     file = rules.root / path
     try:
-        status = os.lstat(file)
+        status = file.lstat()
         if not _stays_inside(rules, file.parent):
             return None
         if stat.S_ISLNK(status.st_mode):
             if not _stays_inside(rules, file):
                 return None
-            status = os.stat(file)
+            status = file.stat()
         if stat.S_ISDIR(status.st_mode):
             return None if PurePosixPath(path).name in LEFT_OUT else Entry(path, "folder")
     except (FileNotFoundError, NotADirectoryError):

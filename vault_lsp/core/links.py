@@ -185,7 +185,7 @@ def target_keys(path: NotePath, aliases: Iterable[str] = ()) -> tuple[str, ...]:
     return tuple(keys)
 
 
-def resolve(  # noqa: PLR0917 - a link is these values; only `aliases` is a switch
+def resolve(
     kind: LinkKind,
     path: str,
     subpath: str,

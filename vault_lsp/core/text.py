@@ -1,6 +1,6 @@
-"""Offsets and positions of one text, in every encoding an editor may ask for.
+r"""Offsets and positions of one text, in every encoding an editor may ask for.
 
-A line ends at `\\r\\n`, `\\n` or `\\r` and nowhere else (LSP 3.17); `str.splitlines` also cuts at form feed, NEL and
+A line ends at `\r\n`, `\n` or `\r` and nowhere else (LSP 3.17); `str.splitlines` also cuts at form feed, NEL and
 U+2028 and is therefore never used.
 """
 
@@ -40,8 +40,10 @@ class Point(NamedTuple):
 
 
 class Place(NamedTuple):
-    """A range of a file as two points, end exclusive. Notes and the index hold places, so nothing is read again to
-    answer an editor in its own units."""
+    """A range of a file as two points, end exclusive.
+
+    Notes and the index hold places, so nothing is read again to answer an editor in its own units.
+    """
 
     start: Point
     end: Point

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import apsw
 
@@ -301,6 +301,14 @@ def snapshot(connection: apsw.Connection) -> Iterator[None]:
                 connection.execute("ROLLBACK")
 
 
+def one(connection: apsw.Connection, statement: str, bindings: tuple[object, ...] = ()) -> tuple[Any, ...]:
+    """The first row of an answer that has one by nature; LookupError where it has none."""
+    row: tuple[Any, ...] | None = connection.execute(statement, bindings).fetchone()
+    if row is None:
+        raise LookupError(statement)
+    return row
+
+
 @contextmanager
 def translated(file: Path) -> Iterator[None]:
     """Turn the driver's errors into the project's, each with the file's path."""
@@ -343,7 +351,7 @@ def _key(root: Path) -> str:
 
 def _names(folder: Path) -> list[str]:
     try:
-        return os.listdir(folder)
+        return [file.name for file in folder.iterdir()]
     except OSError:
         return []
 

@@ -13,8 +13,9 @@ from vault_lsp.core.model import NotePath
 from vault_lsp.errors import Cancelled
 from vault_lsp.lsp import convert
 from vault_lsp.lsp.convert import Wire
+from vault_lsp.lsp.look import Look
 from vault_lsp.lsp.protocol import Json, encode
-from vault_lsp.lsp.server import Look, VaultServer
+from vault_lsp.lsp.server import VaultServer
 from vault_lsp.lsp.session import Root
 
 #: URI, version of the open buffer, and diagnostics of one note.
@@ -23,9 +24,7 @@ _Checked: TypeAlias = tuple[str, int | None, Json]
 
 def register(ls: VaultServer) -> None:
     """Registers the pull requests and the checks that follow changes."""
-    options = types.DiagnosticOptions(
-        identifier="vault-lsp", inter_file_dependencies=True, workspace_diagnostics=True
-    )
+    options = types.DiagnosticOptions(identifier="vault-lsp", inter_file_dependencies=True, workspace_diagnostics=True)
     ls.feature(types.TEXT_DOCUMENT_DIAGNOSTIC, options)(document_diagnostic)
     ls.feature(types.WORKSPACE_DIAGNOSTIC)(workspace_diagnostic)
 
@@ -78,7 +77,10 @@ def _findings(look: Look, path: NotePath) -> list[Wire]:
         related: Iterable[Wire] | None = None
         if look.client.related_information:
             related = [
-                {"location": convert.wire_location(look.uri(each.path), each.place, look.encoding), "message": each.message}
+                {
+                    "location": convert.wire_location(look.uri(each.path), each.place, look.encoding),
+                    "message": each.message,
+                }
                 for each in finding.related
             ]
         diagnostics.append(convert.wire_diagnostic(finding, look.encoding, related))
