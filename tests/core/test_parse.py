@@ -214,7 +214,10 @@ def test_images_and_embeds_are_links_that_embed() -> None:
 
 
 def test_references_lead_where_their_definition_does() -> None:
-    source = "[one][Key  A] [key a][] [KEY a] ![pic][p] [web][w]\n\n[key A]: fig.md#Peel 'title'\n[p]: <my pic.png>\n[w]: https://example.org"
+    source = (
+        "[one][Key  A] [key a][] [KEY a] ![pic][p] [web][w]\n\n"
+        "[key A]: fig.md#Peel 'title'\n[p]: <my pic.png>\n[w]: https://example.org"
+    )
     found = note(source)
     assert [(link.kind, link.target, link.path, link.subpath, link.embed) for link in found.links] == [
         ("reference", "fig.md#Peel", "fig.md", "#Peel", False),
@@ -251,7 +254,8 @@ def test_full_and_collapsed_references_without_a_definition_are_reported() -> No
 def test_every_definition_counts_also_the_second_of_a_label() -> None:
     source = (
         "[a]\n\n[a]: one.md\n[A]: two.md\n\n> [a]: three.md\n\n- [a]: four.md\n\n[a]:\n  five.md\n\n"
-        "```\n[a]: code.md\n```\n\ntext\n[a]: text.md\n\n<div>\n[a]: html.md\n</div>\n\n    [a]: indented.md\n\n`[a]: x`"
+        "```\n[a]: code.md\n```\n\ntext\n[a]: text.md\n\n<div>\n[a]: html.md\n</div>\n\n"
+        "    [a]: indented.md\n\n`[a]: x`"
     )
     found = note(source)
     assert [definition.target for definition in found.definitions] == [
@@ -461,7 +465,8 @@ def test_a_repeated_block_id_is_a_problem_where_it_comes_again() -> None:
 def test_html_ids_and_heading_ids_are_anchors() -> None:
     source = (
         '<a name="top"></a>\n\n<div class=x id=\'box\'>\n<!-- <a id="hidden"> -->\n<A\n  NAME = low>\n</div>\n\n'
-        'text <span id=皮>x</span> <b name="no">y</b> `<a id="code">`\n\n## Peel {#peel .x}\n\n### Cut {.y #cut} \n\nx {#no}\n'
+        'text <span id=皮>x</span> <b name="no">y</b> `<a id="code">`\n\n'
+        "## Peel {#peel .x}\n\n### Cut {.y #cut} \n\nx {#no}\n"
     )
     found = note(source)
     names = ["top", "box", "low", "皮", "peel", "cut"]
@@ -591,7 +596,7 @@ def test_hostile_texts_are_parsed_in_linear_time(source: str, links: int, tags: 
 
 
 def test_a_panic_of_the_markdown_parser_leaves_a_note_with_its_title(monkeypatch: pytest.MonkeyPatch) -> None:
-    class PanicException(BaseException):  # noqa: N818 - the name that the bindings give
+    class PanicException(BaseException):
         pass
 
     def fail(*_: object) -> None:
