@@ -173,7 +173,7 @@ class Vault:
             stdout=subprocess.PIPE,
             encoding="utf-8",
         )
-        done = Reconciled()
+        done: Reconciled | None = None
         assert process.stdin is not None
         assert process.stdout is not None
         try:
@@ -194,6 +194,8 @@ class Vault:
             process.kill()
             process.wait()
             process.stdout.close()
+        if done is None:
+            raise VaultLspError("the indexing process ended early")
         return done
 
     # Reading --------------------------------------------------------------------------------------------------------
