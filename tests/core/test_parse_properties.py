@@ -70,7 +70,7 @@ def places(note: Note) -> list[Place]:
     return found
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(notes)
 def test_every_place_lies_in_the_text_and_covers_what_it_names(source: str) -> None:
     text = Text(source)
