@@ -179,6 +179,7 @@ def test_a_repeated_key_is_reported_where_it_comes_again() -> None:
         "tags: [red, 'blue sky', \"#green\"]\naliases: [One, 'Two b']\nbad: a: b",
         'tags:\n  - red\n  - green\n\naliases:\n- One\n- "Two b"\nbad: @x',
         "Tags: red, green\nALIASES: One, Two b\nbad: 'open",
+        "x: 1\n\ttags: [red, green]\n\taliases: [One, Two b]",
         "tag: red\nkeywords:\n  - no\ntags: #green\ntags: [green]\nalias: One\naliases: [Two b]\nbad: *x",
     ],
 )
