@@ -304,7 +304,7 @@ def progress(client: Client) -> list[str]:
 
 def big_vault(root: Path) -> Path:
     text = "words of a note that says little\n" * 300
-    return write(root, {"a.md": "[[n7]] [[gone]]\n", **{f"n{i}.md": f"# N{i}\n{text}" for i in range(250)}})
+    return write(root, {"a.md": "[[n7]] [[gone]]\n", **{f"n{i}.md": f"# N{i}\n{text}" for i in range(120)}})
 
 
 def test_a_first_index_shows_its_progress_and_its_phase(tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_a_first_index_shows_its_progress_and_its_phase(tmp_path: Path) -> None:
         assert isinstance(token, str)
         phases = [each["phase"] for each in client.notified("vault/status")]
         assert phases[0] == "scanning"
-        assert client.notified("vault/status")[-1]["documents"] == 251
+        assert client.notified("vault/status")[-1]["documents"] == 121
     with serving(tmp_path / "cache") as client:
         client.initialize(root, capabilities={"window": {"workDoneProgress": True}})
         client.wait_for(lambda: [x for x in client.notified("vault/status") if x["phase"] == "idle"])

@@ -62,7 +62,7 @@ def test_no_more_symbols_than_the_settings_allow(opened: Make) -> None:
 
 def test_an_enormous_outline_blocks_nobody(opened: Make) -> None:
     here = opened("=== a.md\n[[b]]\n=== b.md\n# B\n")
-    here.open("big.md", "# Top\n" + "".join(f"## heading {i}\n" for i in range(100_000)))
+    here.open("big.md", "# Top\n" + "".join(f"## heading {i}\n" for i in range(40_000)))
     here.targets("a.md", 0, 2)
     big = here.client.start("textDocument/documentSymbol", {"textDocument": {"uri": here.uri("big.md")}})
     took = []
@@ -71,7 +71,7 @@ def test_an_enormous_outline_blocks_nobody(opened: Make) -> None:
         here.client.at("definition", "untitled:nothing", 0, 0)
         took.append(time.monotonic() - begun)
     (top,) = here.client.finish(big)
-    assert len(top["children"]) == 100_000
+    assert len(top["children"]) == 40_000
     assert len(took) > 3
     assert max(took[:-1]) < 1.0  # the last one waits in this process for its reading of the big answer
 
