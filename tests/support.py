@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import vault_lsp
+
 #: How long anything in a test may take before it counts as hanging.
 PATIENCE = 20.0
 
@@ -67,6 +69,12 @@ def write(root: Path, files: Mapping[str, str | bytes]) -> Path:
     return root
 
 
+def environment() -> dict[str, str]:
+    """Variables under which a process and its children find this very copy of the project."""
+    here = str(Path(vault_lsp.__file__).parents[1])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")]))}
+
+
 class ServerError(Exception):
     """An error response: its code and message."""
 
@@ -76,7 +84,7 @@ class ServerError(Exception):
 
 
 class Client:
-    """Speaks JSON-RPC with a server process, and keeps every byte that it sends."""
+    """Speaks JSON-RPC with a server process, and keeps all that it sends."""
 
     def __init__(self, cache: Path, *, env: Mapping[str, str] | None = None, arguments: tuple[str, ...] = ()) -> None:
         self.process = subprocess.Popen(
@@ -84,9 +92,10 @@ class Client:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**os.environ, "VAULT_LSP_INDEX_DIR": str(cache), **(env or {})},
+            env={**environment(), "VAULT_LSP_INDEX_DIR": str(cache), **(env or {})},
         )
-        self.received = bytearray()
+        self.bodies: list[bytes] = []
+        self.garbage = b""
         self.errors = bytearray()
         self.notes: list[dict[str, Any]] = []
         #: What the server asks for, by method; a value is the answer, a function makes it, absent is an error.
@@ -198,14 +207,17 @@ class Client:
     # Receiving ------------------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
-        assert self.process.stdout is not None
-        read = 0
-        while data := os.read(self.process.stdout.fileno(), 1 << 16):
-            self.received += data
-            start = read
-            for body, end in frames(bytes(self.received[start:])):
-                self._take(json.loads(body))
-                read = start + end
+        """Takes frame after frame; anything else on stdout ends it and is kept in `garbage`."""
+        stream = self.process.stdout
+        assert stream is not None
+        while header := stream.readline():
+            name, _, length = header.partition(b": ")
+            if name != b"Content-Length" or stream.readline() != b"\r\n":
+                self.garbage = header
+                return
+            body = stream.read(int(length))
+            self.bodies.append(body)
+            self._take(json.loads(body))
 
     def _read_errors(self) -> None:
         assert self.process.stderr is not None
@@ -260,4 +272,5 @@ def serving(cache: Path, **options: Any) -> Iterator[Client]:
             client.close()
     finally:
         client.kill()
+    assert client.garbage == b""
     assert b"Traceback" not in client.errors, client.errors.decode(errors="replace")

@@ -22,6 +22,7 @@ from vault_lsp.core.model import (
     NotePath,
     Resolution,
 )
+from vault_lsp.core.parse import parse
 from vault_lsp.core.text import Place, Point, Text
 from vault_lsp.errors import NotFound
 from vault_lsp.search import Query, SearchResult, answer
@@ -89,13 +90,17 @@ class View:
         self._cancelled = cancelled
         self._names = names.with_overlay({path: note.aliases for path, note in overlay.items()}) if overlay else names
         self._anchors: dict[NotePath, Anchors | None] = {}
+        self._parsed: dict[NotePath, Note | None] = {}
 
     # Notes ----------------------------------------------------------------------------------------------------------
 
     def note(self, path: NotePath) -> Note | None:
-        """What a note says: its open buffer, else what is indexed; None for anything that is no indexed note."""
-        open_buffer = self._overlay.get(path)
-        return open_buffer if open_buffer is not None else notes.note(self.connection, path)
+        """What a note says: its open buffer, else what is indexed, else (while a first index runs) its file.
+
+        None for anything that is no note, and for a note that can't be read.
+        """
+        known = self._overlay.get(path) or notes.note(self.connection, path)
+        return known if known is not None else self._unread(path)
 
     def paths(self) -> tuple[NotePath, ...]:
         """Every note, of the index and of open buffers, in order."""
@@ -114,10 +119,20 @@ class View:
         """What can be linked inside a note; None for other files."""
         if path not in self._anchors:
             open_buffer = self._overlay.get(path)
-            self._anchors[path] = (
-                Anchors.of(open_buffer) if open_buffer is not None else notes.anchors(self.connection, path)
-            )
+            known = Anchors.of(open_buffer) if open_buffer is not None else notes.anchors(self.connection, path)
+            if known is None and (unread := self._unread(path)) is not None:
+                known = Anchors.of(unread)
+            self._anchors[path] = known
         return self._anchors[path]
+
+    def _unread(self, path: NotePath) -> Note | None:
+        """The file of a note whose name is in the index already and whose content isn't yet."""
+        if path not in self._parsed:
+            known = notes.known_at(self.connection, path)
+            waiting = known is not None and known.hash is None and known.skipped is None
+            text = self._text(path) if waiting else None
+            self._parsed[path] = None if text is None else parse(path, text)
+        return self._parsed[path]
 
     def resolve(self, source: NotePath, link: Link) -> Resolution:
         """Where a link of a note leads."""

@@ -28,6 +28,7 @@ from vault_lsp.core.fuzzy import Folded, best, score
         ("バカ", "ハ\u3099カ"),
         ("한글", "\u1112\u1161\u11ab\u1100\u1173\u11af 노트"),
         ("c++", "Notes on C++"),
+        ("´", "´"),
         (".*", "glob .* pattern"),
         ("🚀", "🚀 launch"),
     ],

@@ -72,6 +72,7 @@ def found(text: str, query: str, mode: Mode = "any") -> bool:
         ("❤️ and ☎ cost 5 € ± 1 →→→ ok", ["❤", "❤️", "☎", "€", "±", "→"]),
         ("soft\u00adhyphen zero\u200bwidth non\u200cjoiner", ["softhyphen", "width", "nonjoiner"]),
         ("ﬁnd ligatures, H₂O and x²", ["find", "h2o", "x2"]),
+        ("noncharacters \ufffe\uffff pass", ["noncharacters", "pass"]),
         ("nul\x00and bell\x07here \ud83d half", ["nul", "here", "half"]),
     ],
 )

@@ -45,9 +45,9 @@ OPTIONS = (
 
 # What may look like a definition: a label with a colon at the head of a line, in quotes and lists too.
 _LABEL = re.compile(rb"\[((?:[^\[\]\\]|\\.)++)\]:", re.DOTALL)
-_CANDIDATE = re.compile(
-    rb"^(?:[ \t>]|[-*+][ \t]|[0-9]{1,9}[.)][ \t])*+(?=\[(?!\^)(?:[^\[\]\\\n]|\\.)++\]:)", re.MULTILINE
-)
+_CANDIDATE = re.compile(rb"(?:[ \t>]|[-*+][ \t]|[0-9]{1,9}[.)][ \t])*+(?=\[(?!\^)(?:[^\[\]\\\n]|\\.)++\]:)")
+# How far before its colon a label is looked for; CommonMark allows 999 characters.
+_WIDEST = 4200
 _LEAVES = frozenset({"Paragraph", "HtmlBlock", "CodeBlock"})
 # A definition longer than this isn't looked for a second time.
 _LONGEST = 2000
@@ -72,16 +72,29 @@ def definitions(markdown: str, data: bytes) -> Definitions:
         label = _LABEL.match(data, start, end)
         if label:
             found.append(_definition(label, definition["dest"], start, end))
-    candidates = [match.end() for match in _CANDIDATE.finditer(data) if match.end() not in known]
+    candidates = [at for at in _candidates(data) if at not in known]
     extra: dict[str, str] = {}
     if candidates:
         labels = {definition.label for definition in found}
-        for definition in _missed(markdown, data, candidates):
-            found.append(definition)
-            if definition.label not in labels:
-                extra.setdefault(definition.label, definition.target)
+        for missed in _missed(markdown, data, candidates):
+            found.append(missed)
+            if missed.label not in labels:
+                extra.setdefault(missed.label, missed.target)
     found.sort(key=lambda definition: definition.start)
     return Definitions(found, extra)
+
+
+def _candidates(data: bytes) -> Iterator[int]:
+    at = data.find(b"]:")
+    last = -1
+    while at >= 0:
+        head = data.rfind(b"\n", max(0, at - _WIDEST), at) + 1
+        if head > last and (head or at < _WIDEST):
+            match = _CANDIDATE.match(data, head)
+            if match:
+                yield match.end()
+            last = head
+        at = data.find(b"]:", at + 2)
 
 
 def _missed(markdown: str, data: bytes, candidates: list[int]) -> Iterator[RawDefinition]:
@@ -114,13 +127,16 @@ def _content(markdown: str) -> list[_Content]:
         if event.__class__ is str:
             continue
         ((kind, value),) = event.items()
-        tag = value if value.__class__ is str else next(iter(value), "")
-        if tag == "FootnoteDefinition":
-            footnotes += 1 if kind == "Start" else -1
-        elif kind == "Text" or (kind == "Start" and tag in _LEAVES):
-            if span["end"] > reach:
-                reach = span["end"]
-                spans.append(_Content(span["start"], reach, footnotes > 0 and tag == "Paragraph"))
+        leaf = kind == "Text"
+        tag = ""
+        if kind in {"Start", "End"}:
+            tag = value if value.__class__ is str else next(iter(value))
+            leaf = kind == "Start" and tag in _LEAVES
+            if tag == "FootnoteDefinition":
+                footnotes += 1 if kind == "Start" else -1
+        if leaf and span["end"] > reach:
+            reach = span["end"]
+            spans.append(_Content(span["start"], reach, footnotes > 0 and tag == "Paragraph"))
     return spans
 
 

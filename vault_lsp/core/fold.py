@@ -34,15 +34,12 @@ def is_term_character(character: str) -> bool:
 
 
 # Characters that unicode61 drops, or at which it would cut a word: marks, format characters, symbols, surrogates.
-# Letters of the same blocks pass unchanged.
+# Letters of the same blocks pass unchanged. Beyond the BMP two wide ranges: the regex engine tries those one by one.
 _SYMBOLS = (
     "\u00a2-\u00a9\u00ac-\u00b1\u00b6\u00d7\u00f7\u20a0-\u20cf\u2100-\u218b\u2190-\u2bff"
     "\u3004\u3012\u3013\u3020\u3036-\u303f\u3190-\u319f\u31c0-\u31e3\u3200-\u32ff\u4dc0-\u4dff\ufdfc-\ufdff\ufffc\ufffd"
-    "\u03f6\u0482\u058d-\u058f\u06fd\u06fe\u07fe\u07ff\u1390-\u1399\u166d\u1940\u19de-\u19ff\u2044\u2052\u2ce5-\u2cea\u2e50\u2e51\u2e80-\u2fff"
-    "\ua490-\ua4c6\ua836-\ua839\ufbb2-\ufbc2\ufd40-\ufd4f\ufdcf\U00010137-\U0001013f\U00010179-\U00010189"
-    "\U0001018c-\U000101fc\U00010877\U00010878\U00010ac8\U00016b3c-\U00016b3f\U00016b45\U0001bc9c"
-    "\U0001cf50-\U0001cfc3\U0001d800-\U0001d9ff\U0001e14f\U0001e2ff"
-    "\U0001d000-\U0001d37f\U0001d6c1-\U0001d7c3\U0001ec00-\U0001efff\U0001f000-\U0001fbff"
+    "\u03f6\u0482\u058d-\u058f\u06fd\u06fe\u07fe\u07ff\u1390-\u1399\u166d\u1940\u19de-\u19ff\u2044\u2052"
+    "\u2ce5-\u2cea\u2e50\u2e51\u2e80-\u2fff\ua490-\ua4c6\ua836-\ua839\ufbb2-\ufbc2\ufd40-\ufd4f\ufdcf"
 )
 _ODD = re.compile(
     f"[{_SYMBOLS}\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0600-\u061c\u0640\u064b-\u065f\u0670\u06d6-\u06ed\u0711"
@@ -51,17 +48,12 @@ _ODD = re.compile(
     "\u19b0-\u19c9\u1a17-\u1a1b\u1a55-\u1aff\u1b00-\u1bff\u1c24-\u1c37\u1cd0-\u1cff\u1dc0-\u1dff\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u20d0-\u20f0\u2cef-\u2cf1\u2d7f\u2de0-\u2dff\u302a-\u302f\u3099\u309a\ua66f-\ua67d\ua69e\ua69f"
     "\ua6f0\ua6f1\ua802-\ua82c\ua880-\uaaff\uabe3-\uabed\ud800-\udfff\ufb1e\ufe00-\ufe0f\ufe20-\ufe2f\ufeff"
-    "\ufff9-\ufffb\U000101fd\U000102e0\U00010376-\U0001037a\U00010a01-\U00010a3f\U00010ae5\U00010ae6"
-    "\U00010d24-\U00010d27\U00010eab\U00010eac\U00010efd-\U00010eff\U00010f46-\U00010f50\U00010f82-\U00010f85"
-    "\U00011000-\U00011fff\U00013430-\U00013455\U00016af0-\U00016af4\U00016b30-\U00016b36\U00016f4f-\U00016f92"
-    "\U00016fe4-\U00016ff1\U0001bc9d-\U0001bca3\U0001cf00-\U0001cf46\U0001da00-\U0001daaf\U0001e000-\U0001e02a"
-    "\U0001e08f\U0001e130-\U0001e136\U0001e2ae-\U0001e2ef\U0001e4ec-\U0001e4ef\U0001e8d0-\U0001e8d6"
-    "\u061d\u070f\u0888\u2e32-\u2e7f\uab5b\uab6a\uab6b\ufffe\uffff\U0001056f\U00010af0-\U00010af6\U00010b99-\U00010b9c"
-    "\U00010ead\U00010f55-\U00010f59\U00010f86-\U00010f89\U00012474\U00012ff1\U00012ff2\U00016a6e\U00016a6f\U00016af5"
-    "\U00016b37-\U00016b3b\U00016b44\U00016e97-\U00016e9a\U00016fe2\U0001e95e\U0001e95f"
-    "\U0001e944-\U0001e94a\U000e0000-\U000e0fff]+"
+    "\ufff9-\ufffb"
+    "\u061d\u070f\u0888\u2e32-\u2e7f\uab5b\uab6a\uab6b\ufffe\uffff\U00010000-\U0001ffff\U000e0000-\U000e0fff]+"
 )
-_FLAG_OR_REPEAT = re.compile(f"([\U0001f1e6-\U0001f1ff])([\U0001f1e6-\U0001f1ff])|([{_SYMBOLS}])\\3+")
+_SPACELESS_MARKS = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3099\u309a]")
+_ASTRAL = "\U0001cf50-\U0001cfc3\U0001d000-\U0001d37f\U0001d800-\U0001d9ff\U0001f000-\U0001fbff"
+_FLAG_OR_REPEAT = re.compile(f"([\U0001f1e6-\U0001f1ff])([\U0001f1e6-\U0001f1ff])|([{_SYMBOLS}{_ASTRAL}])\\3+")
 # Marks that readers add or leave out freely: accents, Hebrew points, Arabic vowels. The rest spell the word.
 _OPTIONAL_MARKS = re.compile(
     "[\u0300-\u036f\u0483-\u0489\u0591-\u05c7\u0610-\u061a\u0640\u064b-\u065f\u0670\u06d6-\u06ed\u0730-\u074a"
@@ -78,9 +70,9 @@ class _Spelling(dict[str, str]):
         if category != "So" and _OPTIONAL_MARKS.match(character):
             spelled = ""
         elif category[0] == "M":
-            # Planes 15 and 16 are private use, which unicode61 takes for letters.
-            spelled = chr((0xF0000 if code <= 0xFFFF else 0x100000) + (code & 0xFFFF))
-        elif category[0] in "LN" or category == "Cn":
+            # Planes 15 and 16 are private use, which unicode61 takes for letters; the latter tells a spaceless script.
+            spelled = chr((0x100000 if _SPACELESS_MARKS.match(character) else 0xF0000) + (code & 0xFFFF))
+        elif category[0] in "LN" or (category == "Cn" and code & 0xFFFE != 0xFFFE):
             spelled = character
         elif category[0] == "S":
             spelled = f" u{code:x} "

@@ -64,7 +64,7 @@ def best(query: str, names: Folded, limit: int) -> list[Match]:
 
 
 #: Names rated one by one at most, per query.
-_RATED = 3000
+_RATED = 2000
 
 _WORD_START = re.compile(r"(?<![^\W_])[^\W_]|[\u2e80-\u9fff\uac00-\ud7a3\U00020000-\U0003ffff]")
 _HUMP = re.compile(r"(?<=[a-z0-9])[A-Z]|(?<=[A-Z])[A-Z](?=[a-z])|(?<=[A-Za-z])[0-9]")
@@ -80,7 +80,8 @@ def _plain(text: str) -> str:
     if text.isascii():
         return text
     # Composed again, since Hangul and voiced kana come apart as well.
-    return unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", text)))
+    plain = unicodedata.normalize("NFC", _MARKS.sub("", unicodedata.normalize("NFKD", text)))
+    return plain if plain.strip() else text
 
 
 def _subsequences(words: Sequence[str], keys: Sequence[str], limit: int) -> list[int]:

@@ -212,6 +212,8 @@ def wikilink(inside: str, start: int, end: int, *, embed: bool) -> RawLink | Non
 def anchors(data: bytes, start: int, end: int) -> Iterator[Named]:
     """`id=` of any tag and `name=` of `<a>` in a stretch of HTML, outside its comments."""
     piece = data[start:end]
+    if b"=" not in piece:
+        return
     if b"<!--" in piece:
         piece = _HTML_COMMENT.sub(lambda match: b" " * len(match[0]), piece)
     for tag in _HTML_TAG.finditer(piece):

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from vault_lsp.core import frontmatter
 from vault_lsp.core.frontmatter import FrontMatter
 from vault_lsp.core.inline import RawLink
+from vault_lsp.core.marks import inside
 from vault_lsp.core.model import (
     Anchor,
     Block,
@@ -46,13 +46,12 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _LONE_RETURN = re.compile(r"\r(?!\n)")
 _LINE_END = re.compile(r"\r\n|\n|\r")
 _ASTRAL = re.compile(rb"[\xf0-\xf4]")
+_ASTRAL_LEADS = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
 
 
 def parse(path: NotePath, text: Text, problems: Iterable[Problem] = ()) -> Note:
     """Parse a note. Never raises; `problems` of reading the file come first in the note's own."""
-    source = text.source
-    if not source.isascii():
-        source = _LONE_SURROGATE.sub("\ufffd", source)
+    source = _encodable(text.source)
     bounds = frontmatter.find(source)
     if bounds is None:
         head, body, line = _Head(), source, 0
@@ -63,16 +62,25 @@ def parse(path: NotePath, text: Text, problems: Iterable[Problem] = ()) -> Note:
     if "\r" in body:
         # The Markdown parser takes a lone carriage return for a line end in some places and not in others.
         body = _LONE_RETURN.sub("\n", body)
+    data = body.encode()
     found = list(problems)
     found.extend(head.problems)
     try:
-        scanned = scan(body)
+        scanned = scan(body, data)
     except BaseException as error:  # a panic of the Markdown parser is no Exception
         if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
             raise
         scanned = Scan()
         found.append(Problem("unreadable-markdown", f"The Markdown can't be parsed: {error}", _START))
-    return _note(path, head, scanned, body.encode(), line, found)
+    return _note(path, head, scanned, data, line, found)
+
+
+def _encodable(source: str) -> str:
+    try:
+        source.encode()
+    except UnicodeEncodeError:
+        return _LONE_SURROGATE.sub("\ufffd", source)
+    return source
 
 
 def _head(front: str, read: FrontMatter) -> _Head:
@@ -96,8 +104,8 @@ def _note(path: NotePath, head: _Head, found: Scan, data: bytes, line: int, prob
     comments = found.comments
     found.links.sort(key=lambda link: link.start)
     found.uses.sort(key=lambda use: use.start)
-    raw_headings = [heading for heading in found.headings if not _inside(heading.start, comments)]
-    raw_blocks = [block for block in found.blocks if not _inside(block.start, comments)]
+    raw_headings = [heading for heading in found.headings if not inside(heading.start, comments)]
+    raw_blocks = [block for block in found.blocks if not inside(block.start, comments)]
     offsets: set[int] = set()
     for link in found.links:
         offsets.update(link[6:])
@@ -133,7 +141,7 @@ def _note(path: NotePath, head: _Head, found: Scan, data: bytes, line: int, prob
         head.aliases,
         (*head.tags, *(Tag(tag.name, Place(at[tag.start], at[tag.end])) for tag in found.tags)),
         headings,
-        (*head.links, *(_link(link, at, comment=_inside(link.start, comments)) for link in found.links)),
+        (*head.links, *(_link(link, at, comment=inside(link.start, comments)) for link in found.links)),
         blocks,
         tuple(Anchor(anchor.name, Place(at[anchor.start], at[anchor.end])) for anchor in found.anchors),
         tuple(
@@ -184,18 +192,11 @@ def _repeated_blocks(blocks: Iterable[Block]) -> Iterable[Problem]:
             yield Problem("duplicate-block", f"Block ^{block.id} is already on line {where}", block.place)
 
 
-def _inside(offset: int, spans: list[tuple[int, int]]) -> bool:
-    if not spans:
-        return False
-    index = bisect_right(spans, (offset, offset)) - 1
-    return index >= 0 and offset < spans[index][1]
-
-
 def _points(data: bytes, offsets: Iterable[int], line: int) -> dict[int, Point]:
     """Byte offsets as positions, in one pass; `line` is the line at which the data begins."""
     result = {}
     ascii_only = data.isascii()
-    astral = not ascii_only and _ASTRAL.search(data) is not None
+    astral = not ascii_only and any(lead in data for lead in _ASTRAL_LEADS)
     start = previous = utf32 = utf16 = 0
     for offset in sorted(offsets):
         lines = data.count(b"\n", previous, offset)

@@ -16,6 +16,7 @@ import pyromark
 from vault_lsp.core import inline
 from vault_lsp.core.definitions import OPTIONS, RawDefinition, definitions, normal_label
 from vault_lsp.core.inline import Named, RawLink
+from vault_lsp.core.marks import Mark, comment_marks, comment_spans, formula_marks, formula_spans, inside
 from vault_lsp.core.model import LinkKind
 
 
@@ -56,15 +57,6 @@ class Scan:
     broken: list[int] = field(default_factory=list)
 
 
-class _Mark(NamedTuple):
-    """A `%%`: where, in which block, and whether it stands first on its line."""
-
-    start: int
-    end: int
-    block: int
-    opens: bool
-
-
 _LINKS = frozenset({"Link", "Image"})
 _ADDRESSES = frozenset({"Autolink", "Email"})
 _INLINE = frozenset({"Emphasis", "Strong", "Strikethrough"})
@@ -72,10 +64,7 @@ _LITERAL = frozenset({"CodeBlock", "HtmlBlock"})
 _SPOKEN = frozenset({"Code", "InlineMath", "DisplayMath"})
 # Events after which a `#` stands as at the head of a line.
 _FRESH = frozenset({"Start", "InlineHtml"})
-# More white space and quote marks than any line opens with.
-_WIDEST_LEAD = 200
 _CONTAINERS = frozenset({"BlockQuote", "List", "FootnoteDefinition"})
-_PERCENTS = re.compile(rb"%{2,}")
 _TO_DESTINATION = re.compile(rb"[\s>]*+\]\((?:[ \t\r]|\n[ \t>]*+)*+")
 _TO_LABEL = re.compile(rb"[\s>]*+\]\[")
 _ANGLED = re.compile(rb"<((?:[^<>\\\n]|\\.)*+)>")
@@ -83,20 +72,18 @@ _BARE = re.compile(rb"[^\s()\\]++(?=[\s)])")
 _STEP = re.compile(rb"[^\s()\\]++|\\[!-/:-@\[-`{-~]|\\|[()]")
 _ATX = re.compile(r"#{1,6}(?=[ \t]|\Z)")
 _ATTRIBUTES = re.compile(r"[ \t]*\{(?:[^{}#]*[ \t])?#([^{}\s]+)(?:[ \t][^{}]*)?\}[ \t]*\Z")
-_HAS_ANCHOR = re.compile(rb"(?:id|name)\s*=", re.IGNORECASE)
 # Before the bracket of an index expression such as `a[i][j]`.
 _INDEXED = re.compile(rb"[0-9A-Za-z_\])]")
 
 
-def scan(markdown: str) -> Scan:
-    """Scan a body. No line may end at a lone carriage return; the text must be encodable."""
-    data = markdown.encode()
+def scan(markdown: str, data: bytes) -> Scan:
+    """Scan a body, given as text and as UTF-8. No line may end at a lone carriage return."""
     found = _events(markdown, data)
     # A link that runs over a line end is plain text with other marks in it: hide its brackets and look again.
     for _ in range(3):
         if not found.broken:
             break
-        hidden = bytearray(markdown.encode())
+        hidden = bytearray(markdown, "utf-8")
         for at in found.broken:
             hidden[at : at + 2] = b",,"
         markdown = hidden.decode()
@@ -118,9 +105,9 @@ def _events(markdown: str, data: bytes) -> Scan:
             return None
         return target, ""
 
-    percent = b"%%" in data
-    html = _HAS_ANCHOR.search(data) is not None
-    marks: list[_Mark] = []
+    percent, dollars = b"%%" in data, b"$$" in data
+    marks: list[Mark] = []
+    formulas: list[Mark] = []
     # For each open link its data and place; None for those whose text is no running text.
     links: list[tuple[Any, Any, bool] | None] = []
     heading: list[str] | None = None
@@ -150,7 +137,9 @@ def _events(markdown: str, data: bytes) -> Scan:
                         found.tags.extend(inline.tags(data, span["start"], span["end"], fresh=fresh))
                     caret = span if "^" in value else None
                     if percent and "%%" in value:
-                        _percents(data, span["start"], span["end"], block, marks)
+                        marks.extend(comment_marks(data, span["start"], span["end"], block))
+                    if dollars and "$$" in value:
+                        formulas.extend(formula_marks(data, span["start"], span["end"], block))
                     if "[[|" in value:
                         found.links.extend(inline.bar_wikilinks(data, span["start"], span["end"]))
                 if heading is not None:
@@ -210,7 +199,7 @@ def _events(markdown: str, data: bytes) -> Scan:
                         depth -= 1
                     elif tag in _LITERAL:
                         mute -= 1
-                        if html and tag == "HtmlBlock":
+                        if tag == "HtmlBlock":
                             found.anchors.extend(inline.anchors(data, span["start"], span["end"]))
                     elif heading is not None and tag == "Heading":
                         _heading(data, int(value[tag][1]), "".join(heading), span, found, linkable=not depth)
@@ -218,7 +207,7 @@ def _events(markdown: str, data: bytes) -> Scan:
             else:
                 caret = None
                 if kind == "InlineHtml":
-                    if html:
+                    if "=" in value:
                         found.anchors.extend(inline.anchors(data, span["start"], span["end"]))
                 elif kind == "FootnoteReference":
                     found.uses.append(RawUse("^" + normal_label(value), span["start"], span["end"], True))
@@ -230,7 +219,9 @@ def _events(markdown: str, data: bytes) -> Scan:
         heads = {definition.start for definition in found.definitions}
         found.links = [link for link in found.links if link.start not in heads]
         found.uses = [use for use in found.uses if use.start not in heads]
-    found.comments = _pairs(marks)
+    if formulas:
+        _hide(formula_spans(formulas), found)
+    found.comments = comment_spans(marks)
     _undefined_uses(data, undefined, found)
     return found
 
@@ -240,10 +231,10 @@ def _link(data: bytes, about: Any, start: int, end: int, inner: int, found: Scan
     how, dest = about["link_type"].removesuffix("Unknown"), about["dest_url"]
     if how in _ADDRESSES:
         return
-    inside = not (dest == "" or inline.is_external(dest))
+    local = not (dest == "" or inline.is_external(dest))
     text = start + 1 + image
     if how == "Inline":
-        if not inside:
+        if not local:
             return
         first, behind = _destination(data, inner, end)
         raw = data[first:behind].decode()
@@ -254,9 +245,12 @@ def _link(data: bytes, about: Any, start: int, end: int, inner: int, found: Scan
         if to_label:
             first, behind = to_label.end(), end - 1
         else:
+            # Where the parser had to ask for the label, the place of `[label][]` ends before the empty brackets.
+            if how == "Collapsed" and data[end - 2 : end] != b"[]":
+                end += 2
             first, behind = text, end - 3 if how == "Collapsed" else end - 1
         found.uses.append(RawUse(normal_label(about["id"]), first - 1, behind + 1, True))
-        if not inside:
+        if not local:
             return
         cut = behind
         target = dest
@@ -342,30 +336,11 @@ def _whole_line(data: bytes, start: int, end: int) -> bool:
     return data[start - 1 : start] in (b"", b"\n") and data[end : end + 1] in (b"", b"\n", b"\r")
 
 
-def _percents(data: bytes, start: int, end: int, block: int, marks: list[_Mark]) -> None:
-    for match in _PERCENTS.finditer(data, start, end):
-        at = match.start()
-        # An even number of marks side by side is an empty comment.
-        if (match.end() - at) // 2 % 2:
-            lead = data[max(0, at - _WIDEST_LEAD) : at].rpartition(b"\n")
-            opens = (lead[1] or at <= _WIDEST_LEAD) and not lead[2].strip(b" \t>")
-            marks.append(_Mark(at, match.end(), block, bool(opens)))
-
-
-def _pairs(marks: list[_Mark]) -> list[tuple[int, int]]:
-    """Comments: closed within their block, or opened at the head of a line and closed anywhere below.
-
-    A mark that does neither is text and hides nothing.
-    """
-    comments = []
-    opened: _Mark | None = None
-    for mark in marks:
-        if opened is not None and (opened.opens or opened.block == mark.block):
-            comments.append((opened.start, mark.end))
-            opened = None
-        else:
-            opened = mark
-    return comments
+def _hide(spans: list[tuple[int, int]], found: Scan) -> None:
+    found.headings = [heading for heading in found.headings if not inside(heading.start, spans)]
+    found.links = [link for link in found.links if not inside(link.start, spans)]
+    found.tags = [tag for tag in found.tags if not inside(tag.start, spans)]
+    found.blocks = [block for block in found.blocks if not inside(block.start, spans)]
 
 
 def _undefined_uses(data: bytes, undefined: list[Any], found: Scan) -> None:

@@ -120,14 +120,14 @@ _PREFIX_LENGTH = 3
 _LONGEST_QUERY = 4096
 _MOST_TOKENS = 256
 
-# Scripts by blocks, after NFKC. Marks of the spaceless scripts are already spelled as private-use letters.
+# Scripts by blocks, after NFKC. The fewer ranges beyond the BMP, the faster.
 _HAN = "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _SPACELESS = (
-    "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u312f\u31a0-\u31bf\u31f0-\u31ff\U000f3099\U000f309a"  # kana
+    "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u312f\u31a0-\u31bf\u31f0-\u31ff"  # kana
     "\u1100-\u11ff\ua960-\ua97f\uac00-\ud7fb"  # hangul
-    "\u0e01-\u0e5b\u0e80-\u0edf\U000f0e00-\U000f0eff"  # Thai, Lao
-    "\u1000-\u1049\u1050-\u109f\U000f1000-\U000f109f\u1780-\u17e9\U000f1780-\U000f17ff"  # Burmese, Khmer
-    "\ua000-\ua48c\U0001b000-\U0001b16f"  # Yi, archaic kana
+    "\u0e01-\u0e5b\u0e80-\u0edf"  # Thai, Lao
+    "\u1000-\u1049\u1050-\u109f\u1780-\u17e9"  # Burmese, Khmer
+    "\ua000-\ua48c\U00100000-\U0010ffff"  # Yi, and the marks of Thai to Khmer as `fold` spells them
 )
 _RUN = re.compile(f"([{_HAN}{_SPACELESS}]+)")
 _HAN_RUN = re.compile(f"([{_HAN}]+)")

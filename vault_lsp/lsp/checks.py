@@ -39,8 +39,10 @@ class _Slot:
 
 
 class Checks:
-    """Decides when which open note is checked. The first change after a pause is checked at once, those that follow
-    when they pause. A result for a text that is no longer current is dropped.
+    """Decides when which open note is checked.
+
+    The first change after a pause is checked at once, those that follow when they pause. A result for a text that is no
+    longer current is dropped.
     """
 
     def __init__(self, ls: VaultServer) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -28,8 +27,9 @@ log = logging.getLogger(__name__)
 
 #: The scan of a vault that has an index waits a moment, so that the first requests find both cores free.
 _SCAN_DELAY = 0.7
-_CONFIG = (".vault-lsp", "config.yaml")
 _POLL_SECONDS = 1.0
+#: With more bytes of changed notes than this a scan pays for a process of its own.
+_CHILD_BYTES = 1 << 20
 _STATUS_SECONDS = 0.5
 
 
@@ -49,7 +49,7 @@ class Keeper:
     def touch(self, files: Iterable[str]) -> None:
         """Notes that files, or folders with all they hold, may have changed."""
         held = {file for file in files if self.root.holds(file)}
-        if held and os.path.join(self.root.folder, *_CONFIG) in held:
+        if self.root.config_file in held:
             self.ls.reopen(self.root)
         elif held:
             self._files |= held
@@ -98,7 +98,7 @@ class Keeper:
         await self._poll()
 
     async def _scan(self) -> None:
-        """The whole vault, in a child process, so that typing isn't slowed."""
+        """The whole vault; much of it in a child process, so that typing isn't slowed."""
         root, ls = self.root, self.ls
         vault = root.vault
         if vault is None or self._scanning:
@@ -111,7 +111,9 @@ class Keeper:
 
         self._tell("scanning", 0, 0)
         try:
-            await ls.run(ls.scanner, vault.reconcile_in_child, progress=progress, cancelled=root.closed.is_set)
+            size = await ls.run(ls.scanner, _pending_bytes, vault)
+            reconcile = vault.reconcile if size < _CHILD_BYTES else vault.reconcile_in_child
+            await ls.run(ls.scanner, reconcile, progress=progress, cancelled=root.closed.is_set)
         except Cancelled:
             return
         except VaultLspError as error:
@@ -195,6 +197,13 @@ class Keeper:
 
 def _open(folder: str) -> Vault:
     return Vault.open(Path(folder))
+
+
+def _pending_bytes(vault: Vault) -> int:
+    """How much a whole scan would have to read. Looks at stamps only."""
+    pending = vault.pending()
+    entries = [*pending.new, *(entry for entry, _known in pending.stale)]
+    return sum(entry.stamp.size for entry in entries if entry.stamp is not None)
 
 
 def _reconcile(root: Root, vault: Vault, files: set[str]) -> bool:

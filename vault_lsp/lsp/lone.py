@@ -13,6 +13,7 @@ from vault_lsp.core.links import Anchors, Names, resolve
 from vault_lsp.core.model import Finding, Found, Link, Missing, Note, NotePath, Resolution
 from vault_lsp.core.parse import parse
 from vault_lsp.core.text import Place, Point, Text
+from vault_lsp.symbols import Symbol
 from vault_lsp.view import Location, Resolved, Target
 
 _TOP = Place(Point(0, 0, 0, 0), Point(0, 0, 0, 0))
@@ -33,6 +34,10 @@ class LoneView:
         self._note = note
         self._anchors = Anchors.of(note)
 
+    def paths(self) -> tuple[NotePath, ...]:
+        """The note alone."""
+        return (self.path,)
+
     def note(self, _path: NotePath) -> Note:
         """The note itself."""
         return self._note
@@ -41,6 +46,10 @@ class LoneView:
         """The note's links into itself."""
         found = [Resolved(link, self._resolve(link)) for link in self._note.links]
         return tuple(each for each in found if isinstance(each.resolution, Found))
+
+    def symbols(self, _query: str, _limit: int) -> tuple[Symbol, ...]:
+        """Nothing: what belongs to no vault is found in no vault."""
+        return ()
 
     def definition(self, _path: NotePath, point: Point) -> tuple[Target, ...]:
         """The heading or block that a link into the note itself leads to, or the definition of a reference mark."""
@@ -58,7 +67,8 @@ class LoneView:
 
     def references(self, _path: NotePath, point: Point, *, declaration: bool) -> tuple[Location, ...]:
         """The note's links to the heading or block under the cursor, or to the one that the link there leads to."""
-        targets = [item.place for item in (*self._note.blocks, *self._note.headings) if item.place.holds(point)]
+        targets = [block.place for block in self._note.blocks if block.place.holds(point)]
+        targets += [heading.place for heading in self._note.headings if heading.place.holds(point)]
         targets += [target.place for target in self.definition(self.path, point)]
         if not targets:
             return ()

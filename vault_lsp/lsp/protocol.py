@@ -24,7 +24,7 @@ from pygls.exceptions import (
     JsonRpcParseError,
     JsonRpcServerNotInitialized,
 )
-from pygls.protocol import LanguageServerProtocol, lsp_method
+from pygls.protocol import LanguageServerProtocol
 
 if TYPE_CHECKING:
     from vault_lsp.lsp.server import VaultServer
@@ -79,9 +79,12 @@ class VaultProtocol(LanguageServerProtocol):
         return self._shutdown
 
     def _register_builtin_features(self) -> None:
-        super()._register_builtin_features()
+        super()._register_builtin_features()  # type: ignore[no-untyped-call]
         for method in _OWN_STATE:
             del self.fm.builtin_features[method]
+        self.fm.builtin_features[types.SHUTDOWN] = self._shut_down
+        self.fm.builtin_features[types.EXIT] = self._exit
+        self.fm.builtin_features[types.WORKSPACE_EXECUTE_COMMAND] = self._execute_command
 
     def receive(self, body: bytes) -> None:
         """Handles one message. Never raises: a message that makes no sense is answered or logged."""
@@ -152,7 +155,7 @@ class VaultProtocol(LanguageServerProtocol):
             future.set_exception(error)
 
     async def ask(self, method: str, params: object, timeout: float) -> Any:
-        """Sends a request and awaits the answer. TimeoutError after `timeout` seconds, JsonRpcException for an error."""
+        """The client's answer to a request. TimeoutError after `timeout` seconds, JsonRpcException for an error."""
         identity = str(uuid.uuid4())
         try:
             answer = self.send_request(method, params, msg_id=identity)
@@ -160,16 +163,6 @@ class VaultProtocol(LanguageServerProtocol):
         finally:
             self._request_futures.pop(identity, None)
             self._result_types.pop(identity, None)
-
-    def structure_message(self, data: dict[str, Any]) -> Any:
-        """The typed message; quiet, since the caller answers or logs what is wrong with it."""
-        logger = logging.getLogger("pygls.protocol.json_rpc")
-        level = logger.level
-        logger.setLevel(logging.CRITICAL)
-        try:
-            return super().structure_message(data)
-        finally:
-            logger.setLevel(level)
 
     def _execute_handler(
         self,
@@ -186,23 +179,23 @@ class VaultProtocol(LanguageServerProtocol):
 
         super()._execute_handler(msg_id, handler, finished, args, kwargs)
 
-    @lsp_method(types.SHUTDOWN)
-    def lsp_shutdown(self, *_args: object) -> None:
+    def cancel_all(self) -> None:
+        """Cancels everything in flight."""
+        for future in list(self._request_futures.values()):
+            if not future.done():
+                future.cancel()
+
+    def _shut_down(self, *_args: object) -> None:
         """Cancels everything in flight. pygls iterates its table while the cancelling empties it (pygls#606)."""
         self._shutdown = True
-        current = self.msg_id
-        for identity, future in list(self._request_futures.items()):
-            if identity != current and not future.done():
-                future.cancel()
+        self.cancel_all()
         self._server.stop_work()
 
-    @lsp_method(types.EXIT)
-    def lsp_exit(self, *_args: object) -> None:
+    def _exit(self, *_args: object) -> None:
         """Ends the process: 0 after a shutdown request, 1 without one (pygls returns 0 for both on some paths)."""
         self._server.end(0 if self._shutdown else 1)
 
-    @lsp_method(types.WORKSPACE_EXECUTE_COMMAND)
-    async def lsp_workspace__execute_command(self, params: types.ExecuteCommandParams) -> object:
+    async def _execute_command(self, params: types.ExecuteCommandParams) -> object:
         """A coroutine, so that cancelling the request reaches the command."""
         command = self.fm.commands.get(params.command)
         if command is None:
@@ -231,7 +224,7 @@ class VaultProtocol(LanguageServerProtocol):
             self._send_frame(self.encode(data))
 
     def _send_frame(self, text: str) -> None:
-        """Pygls logs every body, escapes all but ASCII and reports a closed pipe through the same pipe."""
+        """Writes a frame. Own code: pygls logs every body, and reports a closed pipe through the same pipe."""
         if self.writer is None:
             return
         body = text.encode("utf-8", "replace")

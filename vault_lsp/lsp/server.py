@@ -13,88 +13,48 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+import time
+from collections.abc import Callable, Coroutine, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from lsprotocol import types
+from pygls.exceptions import JsonRpcException, JsonRpcInternalError
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import default_converter
 
 from vault_lsp import __version__
 from vault_lsp.core.model import NotePath
-from vault_lsp.core.text import Encoding, Point, Text
 from vault_lsp.errors import VaultLspError
 from vault_lsp.lsp import convert, transport
 from vault_lsp.lsp.checks import Checks
 from vault_lsp.lsp.keeper import Keeper
 from vault_lsp.lsp.lone import LoneView, parse_lone
+from vault_lsp.lsp.look import Look
 from vault_lsp.lsp.protocol import Json, RequestFailed, VaultProtocol, encode
-from vault_lsp.lsp.session import ClientCapabilities, Document, Root, Session, Settings
+from vault_lsp.lsp.session import Document, Root, Session
 
 if TYPE_CHECKING:
-    from vault_lsp.service import View
+    pass
 
 log = logging.getLogger(__name__)
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_READERS = 4
-#: How long a request waits for the names of a vault that is indexed for the first time, and one that needs every note
-#: for the index itself; afterwards it answers from what there is.
+#: More than there are cores: some wait for the same long text to be parsed.
+_READERS = 8
+#: While a vault is indexed for the first time, requests wait for it until this long after its folder was opened (those
+#: that need every note longer), and then answer from what there is.
+_INDEX_SECONDS = 1.5
+_WHOLE_INDEX_SECONDS = 8.0
+#: But without the names of all files every link would be broken.
 _NAMES_SECONDS = 10.0
-_INDEX_SECONDS = 5.0
 #: How long work in threads may take to notice that the server ends.
 _GRACE_SECONDS = 3.0
-_PARENT_SECONDS = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """All that a job in a thread sees: one snapshot of the vault, with the words of the client that asked."""
-
-    view: View | LoneView
-    path: NotePath
-    document: Document | None
-    root: Root | None
-    client: ClientCapabilities
-    settings: Settings
-    #: The open buffers of the vault by their files.
-    buffers: Mapping[str, Document]
-    cancelled: Callable[[], bool]
-
-    @property
-    def encoding(self) -> Encoding:
-        """The unit of the client's columns."""
-        return self.client.encoding
-
-    def point(self, position: types.Position) -> Point | None:
-        """The point of a client's position, None past the text's end or where the text can't be read."""
-        text = self.text()
-        return None if text is None else convert.point_of(text, position, self.encoding)
-
-    def text(self) -> Text | None:
-        """The text of the note that was asked about: the buffer, else the file."""
-        if self.document is not None:
-            return self.document.text
-        vault = self.root.vault if self.root else None
-        return None if vault is None else vault.text(self.path)
-
-    def uri(self, path: NotePath) -> str:
-        """The URI of a note, spelled as the client spells it where it has the note open."""
-        buffer = self.buffer(path)
-        if buffer is not None:
-            return buffer.uri
-        return "" if self.root is None else convert.uri_of(self.root.file_of(path))
-
-    def buffer(self, path: NotePath) -> Document | None:
-        """The open buffer of a note."""
-        return self.document if self.root is None else self.buffers.get(self.root.file_of(path))
 
 
 class VaultServer(LanguageServer):
@@ -111,6 +71,9 @@ class VaultServer(LanguageServer):
             converter_factory=default_converter,
             max_workers=1,
         )
+        # It logs the text of notes, and a traceback for every error response. What matters comes to
+        # `report_server_error`.
+        logging.getLogger("pygls").setLevel(logging.CRITICAL)
         self.session = Session()
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[int] = self._loop.create_future()
@@ -145,7 +108,12 @@ class VaultServer(LanguageServer):
 
     def report_server_error(self, error: Exception, source: type[Exception]) -> None:
         """Errors go to the log. Sending them to the client fails the same way when sending is what failed."""
-        log.error("%s: %s", source.__name__, error)
+        if isinstance(error, JsonRpcInternalError):
+            log.error("%s: %s\n%s", source.__name__, error, "".join((error.data or {}).get("traceback", ())))
+        elif isinstance(error, JsonRpcException):
+            log.info("%s: %s", source.__name__, error)
+        else:
+            log.error("%s: %s", source.__name__, error, exc_info=error)
 
     def spawn(self, work: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
         """Runs a coroutine of the server's own; what it raises is logged."""
@@ -194,9 +162,9 @@ class VaultServer(LanguageServer):
     async def ready(self, root: Root, *, whole: bool) -> None:
         """Waits until a vault is open and its names are known, and its notes too where `whole` asks for them."""
         await root.opened.wait()
-        await _wait(root.named, _NAMES_SECONDS)
-        if whole and root.first_index:
-            await _wait(root.scanned, _INDEX_SECONDS)
+        if root.first_index:
+            await _wait(root.scanned, root.begun + (_WHOLE_INDEX_SECONDS if whole else _INDEX_SECONDS))
+            await _wait(root.named, root.begun + _NAMES_SECONDS)
 
     async def _read(
         self, root: Root | None, job: Callable[[Look], T], document: Document | None, file: str | None
@@ -329,7 +297,6 @@ class VaultServer(LanguageServer):
 
 def serve(tcp: tuple[str, int] | None = None) -> int:
     """Serves one client on stdio, or on a TCP port for debugging, until it ends; returns the exit code."""
-    logging.getLogger("pygls").setLevel(logging.ERROR)  # below that it logs the text of notes
     # Another thread that computes gives way to the loop within a millisecond, not five.
     sys.setswitchinterval(0.001)
     server_box: list[VaultServer] = []
@@ -412,51 +379,14 @@ async def _until_ended(server: VaultServer) -> int:
         return await server.ended
     finally:
         server.stop_work()
-        for future in list(server.protocol._request_futures.values()):
-            future.cancel()
+        server.protocol.cancel_all()
         await asyncio.sleep(0)
 
 
-async def watch_parent(server: VaultServer, process: int) -> None:
-    """Ends the server when the client's process is gone: a pipe that a third process inherited never closes."""
-    if not alive(process):
-        return  # a client in another container names a process that we can't see
-    while True:
-        await asyncio.sleep(_PARENT_SECONDS)
-        if not alive(process):
-            log.warning("the client's process %d is gone", process)
-            server.end(1)
-            return
-
-
-def alive(process: int) -> bool:
-    """Whether a process exists."""
-    if os.name == "nt":
-        import ctypes  # noqa: PLC0415  Windows only; os.kill(…, 0) would send Ctrl-C there
-
-        kernel = ctypes.windll.kernel32  # type: ignore[attr-defined,unused-ignore]
-        handle = kernel.OpenProcess(0x00100000, 0, process)  # SYNCHRONIZE
-        if not handle:
-            return False
-        waiting: int = kernel.WaitForSingleObject(handle, 0)
-        kernel.CloseHandle(handle)
-        return waiting == 0x102  # WAIT_TIMEOUT: it hasn't ended
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
-    return True
-
-
-async def _wait(event: asyncio.Event, seconds: float) -> None:
-    if event.is_set():
-        return
-    try:
-        await asyncio.wait_for(event.wait(), seconds)
-    except TimeoutError:
-        log.info("answering before the first index is complete")
+async def _wait(event: asyncio.Event, deadline: float) -> None:
+    if not event.is_set():
+        with suppress(TimeoutError):
+            await asyncio.wait_for(event.wait(), max(deadline - time.monotonic(), 0))
 
 
 def _note_path(root: Root, file: str) -> NotePath | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -103,7 +104,7 @@ class Settings:
             name = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
             if name not in names or value is None:
                 continue
-            if type(value) is not kinds[name] or (kinds[name] is int and not 0 <= value <= 100_000):
+            if type(value) is not kinds[name] or (isinstance(value, int) and not 0 <= value <= 100_000):
                 expected = "true or false" if kinds[name] is bool else "a number from 0 to 100000"
                 problems.append(f"vaultLsp.{key} must be {expected}, not {value!r}")
                 continue
@@ -122,7 +123,7 @@ def _flat(section: Mapping[Any, object], prefix: str = "") -> Iterable[tuple[str
 class Document:
     """One version of an open buffer. Its note is parsed by whichever thread asks first, and kept."""
 
-    __slots__ = ("_note", "edited", "file", "key", "text", "uri", "version")
+    __slots__ = ("_note", "_parsing", "edited", "file", "key", "text", "uri", "version")
 
     def __init__(self, uri: str, version: int | None, text: Text, *, edited: bool = False) -> None:
         self.uri = uri
@@ -133,6 +134,7 @@ class Document:
         self.version = version
         self.text = text
         self._note: Note | None = None
+        self._parsing = threading.Lock()
 
     def changed(self, version: int | None, changes: Iterable[Any], encoding: Encoding) -> Document:
         """The next version; each change counts from the text that the one before it left."""
@@ -150,10 +152,10 @@ class Document:
 
     def note(self, path: NotePath, parse: Callable[[NotePath, str], Note]) -> Note:
         """What the buffer says as the note at `path`."""
-        note = self._note
-        if note is None or note.path != path:
-            note = self._note = parse(path, self.text.source)
-        return note
+        with self._parsing:
+            if self._note is None or self._note.path != path:
+                self._note = parse(path, self.text.source)
+            return self._note
 
 
 def without_surrogates(text: str) -> str:
@@ -167,6 +169,7 @@ class Root:
     def __init__(self, uri: str, folder: str) -> None:
         self.uri = uri
         self.folder = folder
+        self.config_file = str(Path(folder, ".vault-lsp", "config.yaml"))
         #: Set when opening has ended, well or not.
         self.opened = asyncio.Event()
         #: Set when the names of all notes are known, so that a missing note is really missing.
@@ -176,6 +179,7 @@ class Root:
         #: Set when the folder is no longer part of the session; work in threads polls it.
         self.closed = threading.Event()
         self.vault: Vault | None = None
+        self.begun = time.monotonic()
         #: Whether the vault has no index yet.
         self.first_index = False
         self.readers = 0

@@ -6,9 +6,9 @@ Where the system can't watch (a network drive, no watches left) the folder is lo
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from vault_lsp.lsp.session import Root
 
@@ -40,10 +40,9 @@ def _watch(root: Root, touched: Callable[[Iterable[str]], None]) -> None:
     """Returns when the folder is closed; raises where it can't be watched."""
     from watchfiles import watch  # noqa: PLC0415  60 ms that the first answer needn't wait for
 
-    config = os.path.join(root.folder, ".vault-lsp", "config.yaml")  # noqa: PTH118  compared with plain strings
     for changes in watch(
         root.folder,
-        watch_filter=lambda _change, file: file == config or not is_hidden(file, root.folder),
+        watch_filter=lambda _change, file: file == root.config_file or not is_hidden(file, root.folder),
         debounce=_GATHER_MS,
         step=_STEP_MS,
         stop_event=root.closed,
@@ -56,4 +55,4 @@ def _watch(root: Root, touched: Callable[[Iterable[str]], None]) -> None:
 
 def is_hidden(file: str, folder: str) -> bool:
     """Whether a file below `folder` is hidden or lies in a hidden folder, such as `.git`."""
-    return any(part.startswith(".") for part in file[len(folder) :].split(os.sep))
+    return any(part.startswith(".") for part in Path(file[len(folder) :]).parts)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import apsw
 
+from vault_lsp.core.chunk import property_text
 from vault_lsp.core.links import link_key, name_key
 from vault_lsp.core.model import Chunk, Note, NotePath, Stamp
 from vault_lsp.core.text import pack
@@ -76,15 +77,16 @@ _CLEAR = (
 
 def rows(note: Note, chunks: Iterable[Chunk]) -> Rows:
     """The rows of a note; they depend on the note alone, never on another one."""
-    title = index_terms(note.title)
     written: list[tuple[Values, Values]] = []
-    heading_terms: dict[tuple[str, ...], str] = {}
+    heads: dict[tuple[str, ...], str] = {}
+    properties = property_text(note)
     for chunk in chunks:
-        head = heading_terms.get(chunk.heading_path)
-        if head is None:
-            terms = index_terms(" ".join(chunk.heading_path))
-            head = heading_terms[chunk.heading_path] = f"{title.words} {title.bigrams} {terms.words} {terms.bigrams}"
-        body = index_terms(chunk.text)
+        if chunk.heading_path not in heads:
+            named = dict.fromkeys((note.title, *chunk.heading_path))
+            heads[chunk.heading_path] = " ".join(term for name in named for term in index_terms(name))
+        head = heads[chunk.heading_path]
+        # Values of the front matter are searched with the first piece: they stand right above it.
+        body = index_terms(f"{chunk.text}\n{properties}" if properties and chunk.ordinal == 0 else chunk.text)
         written.append(
             (
                 (

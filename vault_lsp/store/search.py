@@ -10,6 +10,7 @@ import json
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import apsw
@@ -187,7 +188,7 @@ def titles(connection: apsw.Connection, query: str, filters: Filters, limit: int
     for mode in _BY_WORDS:
         expression = match_expression(terms, mode)
         if expression and len(hits) < limit:
-            rows = connection.execute(_NAMES_WORDS, {"match": expression, "count": max(200, 4 * limit), **bindings})
+            rows = connection.execute(_NAMES_WORDS, {"match": expression, "count": max(100, 4 * limit), **bindings})
             named = rows if mode == "all" else (row for row in rows if _is_named(row[2], terms))
             _add_names(hits, named, "words")
     return list(hits.values())[:limit]
@@ -290,15 +291,21 @@ def _is_text(text: str) -> bool:
 
 def _is_named(name: str, terms: QueryTerms) -> bool:
     """Whether the query holds the whole name; names of a single letter or number are met too often by chance."""
+    words, runs = _name_parts(name)
+    if not words and not runs:
+        return False
+    said = {bare(word) for unit in terms.units for word in unit.words}
+    return said.issuperset(words) and all(any(run in unit.text for unit in terms.units) for run in runs)
+
+
+@lru_cache(maxsize=4096)
+def _name_parts(name: str) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Words and runs that a query must hold to name it; none where the name tells too little."""
     units = [unit for unit in query_terms(name).units if not unit.weak]
     if not any(len(unit.text) > 1 and not unit.text.isdecimal() for unit in units):
-        return False
-    words = {bare(word) for unit in terms.units for word in unit.words}
-    runs = [unit.text for unit in terms.units if unit.bigrams]
-    return all(
-        any(unit.text in run for run in runs) if unit.bigrams else words.issuperset(map(bare, unit.words))
-        for unit in units
-    )
+        return frozenset(), ()
+    words = frozenset(bare(word) for unit in units if not unit.bigrams for word in unit.words)
+    return words, tuple(unit.text for unit in units if unit.bigrams)
 
 
 def _add_names(hits: dict[int, NameHit], rows: Iterable[tuple[Any, ...]], match: Match) -> None:

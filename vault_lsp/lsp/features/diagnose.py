@@ -13,8 +13,9 @@ from vault_lsp.core.model import NotePath
 from vault_lsp.errors import Cancelled
 from vault_lsp.lsp import convert
 from vault_lsp.lsp.convert import Wire
+from vault_lsp.lsp.look import Look
 from vault_lsp.lsp.protocol import Json, encode
-from vault_lsp.lsp.server import Look, VaultServer
+from vault_lsp.lsp.server import VaultServer
 from vault_lsp.lsp.session import Root
 
 #: URI, version of the open buffer, and diagnostics of one note.

@@ -10,8 +10,9 @@ from vault_lsp.core.model import Found, Link
 from vault_lsp.core.text import Place
 from vault_lsp.lsp import convert
 from vault_lsp.lsp.convert import Wire
+from vault_lsp.lsp.look import Look
 from vault_lsp.lsp.protocol import Json
-from vault_lsp.lsp.server import Look, VaultServer
+from vault_lsp.lsp.server import VaultServer
 
 
 def register(ls: VaultServer) -> None:

@@ -11,8 +11,9 @@ from lsprotocol import types
 from vault_lsp.core.text import Point
 from vault_lsp.lsp import convert
 from vault_lsp.lsp.convert import Wire
+from vault_lsp.lsp.look import Look
 from vault_lsp.lsp.protocol import Json, encode
-from vault_lsp.lsp.server import Look, VaultServer
+from vault_lsp.lsp.server import VaultServer
 
 
 def register(ls: VaultServer) -> None:

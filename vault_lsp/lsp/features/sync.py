@@ -11,7 +11,7 @@ from vault_lsp.core.text import Text
 from vault_lsp.lsp.server import VaultServer
 from vault_lsp.lsp.session import Document, without_surrogates
 
-#: What a client should tell about: everything, since any file can be a link's target, and folders move with their notes.
+#: What a client should tell about: any file can be a link's target, and folders move with their notes.
 EVERY_FILE = types.FileOperationRegistrationOptions(
     filters=[types.FileOperationFilter(pattern=types.FileOperationPattern(glob="**/*"), scheme="file")]
 )

@@ -9,7 +9,8 @@ from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
 from vault_lsp.lsp import convert
-from vault_lsp.lsp.server import VaultServer, watch_parent
+from vault_lsp.lsp.parent import alive, watch_parent
+from vault_lsp.lsp.server import VaultServer
 from vault_lsp.lsp.session import ClientCapabilities, folders_of
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,8 @@ def initialize(ls: VaultServer, params: types.InitializeParams) -> None:
     """Reads what the client can do and begins to open its folders."""
     ls.session.client = ClientCapabilities.of(params.capabilities)
     ls.configure(params.initialization_options)
-    if params.process_id is not None:
+    # A client in another container names a process that we can't see.
+    if params.process_id is not None and alive(params.process_id):
         ls.spawn(watch_parent(ls, params.process_id), "parent")
     folders = folders_of(params)
     for uri, folder in folders:
