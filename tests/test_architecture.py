@@ -27,7 +27,7 @@ class Layer(NamedTuple):
 
 
 #: What stands between the surfaces and the adapters. Each of these may use the others and all below.
-APPLICATION = ("prepare", "indexer", "search", "symbols", "view", "service", "doctor")
+APPLICATION = ("prepare", "indexer", "child", "search", "symbols", "view", "service", "doctor")
 BASE = ("core", "config", "errors")
 
 LAYERS = (
