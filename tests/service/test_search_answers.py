@@ -114,6 +114,33 @@ def test_explained_scores_add_up(vault: Callable[..., Vault]) -> None:
     assert ask(made, "leek").hits[0].channels is None
 
 
+@pytest.mark.parametrize("query", ["two sums", "Two-Sums", "two sums?", "the two sums"])
+def test_numbers_and_punctuation_keep_no_name_from_being_exact(vault: Callable[..., Vault], query: str) -> None:
+    noise = {f"n{n}.md": f"# 3{n}. Two Sums of trees {n}\n\ntwo sums two sums\n" for n in range(5)}
+    made = vault(**noise, **{"x/0001.md": "# 1. Two Sums\n\nnothing\n", "y/two-sums.md": "# Else\n\nnothing\n"})
+    assert set(paths(made, query)[:2]) == {"x/0001.md", "y/two-sums.md"}
+
+
+def test_a_common_word_as_a_name_is_not_preferred_to_what_is_asked_for(vault: Callable[..., Vault]) -> None:
+    about = {f"a{n}.md": f"# Pruning pears {n}\n\nhow to prune the pear tree in winter {n}\n" for n in range(12)}
+    made = vault(**about, **{"tree.md": "x\n", "winter.md": "# Winter\n\n" + "cold tree " * 300})
+    found = paths(made, "prune pear tree winter", limit=12)
+    assert set(found) == set(about)
+    assert paths(made, "what is winter")[0] == "winter.md"
+    assert paths(made, "tree")[0] == "tree.md"
+
+
+def test_a_name_inside_a_question_counts_where_the_text_agrees(vault: Callable[..., Vault]) -> None:
+    made = vault(
+        **{
+            "p.md": "# 沈括\n\n沈括出生于杭州，著有梦溪笔谈。\n",
+            "q.md": "# 出生\n\n出生 出生 什么时候 出生\n",
+            "r.md": "# 时候\n\n什么时候 什么时候\n",
+        }
+    )
+    assert paths(made, "沈括是什么时候出生的？")[0] == "p.md"
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     filters=st.builds(
