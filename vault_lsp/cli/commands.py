@@ -14,7 +14,6 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from vault_lsp import __version__
 from vault_lsp.cli import output
@@ -24,6 +23,8 @@ from vault_lsp.errors import IndexBusy, IndexReadOnly, NotFound
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from click.shell_completion import CompletionItem
 
     from vault_lsp.core.model import NotePath
     from vault_lsp.indexer import Reconciled
@@ -77,6 +78,8 @@ def _as_json(command: _Command) -> _Command:
 
 def _files(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Let the shell complete file names itself."""
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(incomplete, type="file")]
 
 
