@@ -84,7 +84,7 @@ def test_a_client_whose_process_can_not_be_seen_is_served(fresh: Client) -> None
 
 
 def test_ending_in_the_middle_of_a_first_index_leaves_no_process(tmp_path: Path) -> None:
-    root = write(tmp_path / "vault", {f"n{i}.md": f"# {i}\n" + "words and more words\n" * 800 for i in range(300)})
+    root = write(tmp_path / "vault", {f"n{i}.md": f"# {i}\n" + "words and more words\n" * 800 for i in range(200)})
     with serving(tmp_path / "cache") as client:
         client.initialize(root)
         client.wait_for(lambda: [x for x in client.notified("vault/status") if x["phase"] == "indexing"])

@@ -42,7 +42,8 @@ class Keeper:
         self._files: set[str] = set()
         self._scan_wanted = False
         self._draining = False
-        self._scanning = False
+        self._scanning = asyncio.Lock()
+        self._phase = "scanning"
         self._status_at = 0.0
         self._task = ls.spawn(self._live(), f"vault {root.folder}")
 
@@ -70,6 +71,7 @@ class Keeper:
 
     async def rebuild(self) -> None:
         """Scans the whole vault now and waits for the end."""
+        await self.root.opened.wait()
         await self._scan()
 
     async def _live(self) -> None:
@@ -100,34 +102,33 @@ class Keeper:
     async def _scan(self) -> None:
         """The whole vault; much of it in a child process, so that typing isn't slowed."""
         root, ls = self.root, self.ls
-        vault = root.vault
-        if vault is None or self._scanning:
-            return
-        self._scanning = True
-        shown = WorkDone(ls, "Indexing notes") if root.first_index else None
+        async with self._scanning:
+            vault = root.vault
+            if vault is None:
+                return
+            shown = WorkDone(ls, "Indexing notes") if root.first_index else None
 
-        def progress(step: Progress) -> None:
-            ls.call(self._progressed, step, shown)
+            def progress(step: Progress) -> None:
+                ls.call(self._progressed, step, shown)
 
-        self._tell("scanning", 0, 0)
-        try:
-            size = await ls.run(ls.scanner, _pending_bytes, vault)
-            reconcile = vault.reconcile if size < _CHILD_BYTES else vault.reconcile_in_child
-            await ls.run(ls.scanner, reconcile, progress=progress, cancelled=root.closed.is_set)
-        except Cancelled:
-            return
-        except VaultLspError as error:
-            ls.show_error(f"{root.folder}: {error}")
-        finally:
-            self._scanning = False
-            root.first_index = False
-            if shown is not None:
-                shown.end()
-        changed = await ls.run(ls.writer, _changed, root, vault)
-        root.named.set()
-        root.scanned.set()
-        if changed:
-            ls.index_changed(root)
+            self._tell("scanning", 0, 0)
+            try:
+                size = await ls.run(ls.scanner, _pending_bytes, vault)
+                reconcile = vault.reconcile if size < _CHILD_BYTES else vault.reconcile_in_child
+                await ls.run(ls.scanner, reconcile, progress=progress, cancelled=root.closed.is_set)
+            except Cancelled:
+                return
+            except VaultLspError as error:
+                ls.show_error(f"{root.folder}: {error}")
+            finally:
+                root.first_index = False
+                if shown is not None:
+                    shown.end()
+            changed = await ls.run(ls.writer, _changed, root, vault)
+            root.named.set()
+            root.scanned.set()
+            if changed:
+                ls.index_changed(root)
         await self._tell_idle()
 
     def _progressed(self, step: Progress, shown: WorkDone | None) -> None:
@@ -137,7 +138,7 @@ class Keeper:
         if shown is not None:
             shown.report(step.done, step.total)
         now = time.monotonic()
-        if now - self._status_at >= _STATUS_SECONDS:
+        if step.phase != self._phase or now - self._status_at >= _STATUS_SECONDS:
             self._status_at = now
             self._tell(step.phase, step.done, step.total)
 
@@ -183,13 +184,15 @@ class Keeper:
         """What the vault holds, in the words of `vault/status`."""
         vault = self.root.vault
         notes, problems = (0, 0) if vault is None else await self.ls.run(self.ls.readers, vault.counts)
-        phase = "indexing" if self._scanning else "idle"
+        phase = "indexing" if self._scanning.locked() else "idle"
         return {"vault": self.root.uri, "phase": phase, "documents": notes, "total": notes, "problems": problems}
 
     async def _tell_idle(self) -> None:
+        self._phase = "idle"
         self.ls.protocol.notify("vault/status", await self.status())
 
     def _tell(self, phase: str, done: int, total: int) -> None:
+        self._phase = phase
         self.ls.protocol.notify(
             "vault/status", {"vault": self.root.uri, "phase": phase, "documents": done, "total": total, "problems": 0}
         )
