@@ -24,6 +24,10 @@ __all__ = ["Filters", "Hit", "Query", "SearchResult", "answer", "parse_date"]
 #: Documents that each channel proposes: enough that a good hit of one is met by the others.
 _POOL = 60
 
+#: A name that holds only a part of the query is believed where the text is among so many best ones: every other query
+#: would else lead to the notes with the shortest and most common names.
+_AGREED = 10
+
 #: The best so many are also ranked by how many notes link to them.
 _LINKED = 30
 
@@ -149,13 +153,36 @@ def _ranked(
     weights = dict(fusion.WEIGHTS)
     if query.title_weight is not None:
         weights["title"] = query.title_weight
+    exact = {hit.document for hit in named if hit.match == "exact" or _is_called(hit.name, terms)}
+    sure = exact | {hit.document for hit in found[:_AGREED]}
+    named = [hit for hit in named if hit.document in sure or hit.match == "prefix" or _covers(hit.name, terms)]
     rankings = {"bm25": [hit.document for hit in found], "title": [hit.document for hit in named]}
-    exact = [hit.document for hit in named if hit.match == "exact"]
     # Only a prior: every candidate takes part in it, in the order that the others give where none has more links.
     paths = {hit.document: hit.path for hit in named} | {hit.document: hit.path for hit in found}
     best = [item.document for item in fusion.fuse(rankings, weights, exact)[:_LINKED]]
-    rankings["indegree"] = sorted(best, key=lambda document: -indegree(paths[document]))
+    # Between three links and two lies no difference; what counts is the order of magnitude.
+    rankings["indegree"] = sorted(best, key=lambda document: -indegree(paths[document]).bit_length())
     return fusion.fuse(rankings, weights, exact), {hit.document: hit.chunk for hit in found}
+
+
+def _is_called(name: str, terms: QueryTerms) -> bool:
+    """Whether a name is the query but for its own numbers, for punctuation and stop words: `1. Two Sum`, `two-sum`."""
+    wanted, words = _words(terms), _words(query_terms(name))
+    return bool(wanted) and wanted in (words, [word for word in words if not word.isdecimal()])
+
+
+def _words(terms: QueryTerms) -> list[str]:
+    return [bare(word) for unit in terms.units if not unit.weak for word in unit.words]
+
+
+def _covers(name: str, terms: QueryTerms) -> bool:
+    """Whether a name holds all that was asked for, but for stop words."""
+    held, words = bare(name), {bare(word) for unit in query_terms(name).units for word in unit.words}
+    return all(
+        bare(unit.text) in held if unit.bigrams else words.issuperset(map(bare, unit.words))
+        for unit in terms.units
+        if not unit.weak
+    )
 
 
 def _hit(item: fusion.Fused, row: Row, terms: QueryTerms, text: Text, indegree: int, *, explain: bool) -> Hit:

@@ -56,7 +56,7 @@ class Shell:
             for stream in (sys.stdout, sys.stderr):
                 stream.detach()
         assert b"Traceback" not in done.stdout + done.stderr.encode()
-        assert "unexpected" not in done.stderr
+        assert "--log-level debug shows more" not in done.stderr
         if code is not None:
             assert done.code == code, done
         return done

@@ -122,8 +122,8 @@ def hint(vault: Vault, typed: str) -> list[NotePath]:
 
 
 def _candidates(vault: Vault, typed: str) -> Iterator[Path]:
-    if not typed or "\0" in typed:
-        raise NotFound(f"{typed}: not a path")
+    if not typed or "\0" in typed or any("\ud800" <= character <= "\udfff" for character in typed):
+        raise NotFound(f"{typed}: not the name of a file of the vault")
     near = _from_here(typed)
     for file in (*([near] if near is not None else []), vault.root / typed):
         try:
