@@ -23,8 +23,6 @@ from vault_lsp.cli.pending import is_below, pending, wanted_paths
 from vault_lsp.errors import IndexBusy, IndexReadOnly, NotFound
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from click.shell_completion import CompletionItem
 
     from vault_lsp.core.model import NotePath
