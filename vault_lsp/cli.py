@@ -41,7 +41,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code: 0 success, 1 failure, 2 wrong usage."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal or pipe in another encoding must not turn a note's text into a traceback.
-        cast(Any, stream).reconfigure(encoding="utf-8", errors="backslashreplace")
+        if stream is not None:  # an editor may start us without one
+            cast(Any, stream).reconfigure(encoding="utf-8", errors="backslashreplace")
     wants_json = "--json" in arguments[: arguments.index("--") if "--" in arguments else None]
     try:
         return int(main.main(args=list(arguments), prog_name="vault-lsp", standalone_mode=False) or 0)
@@ -342,7 +343,7 @@ def doctor(context: click.Context, verify: bool, prune: bool, folder: str | None
 @click.option("--allow-remote", is_flag=True, help="Let --tcp listen on an address that others can reach.")
 def lsp(tcp: str | None, allow_remote: bool) -> int:
     """Run the language server."""
-    from vault_lsp.lsp.server import serve
+    from vault_lsp.lsp import serve
 
     if tcp is None:
         return serve()

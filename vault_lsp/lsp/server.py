@@ -47,12 +47,11 @@ T = TypeVar("T")
 
 #: More than there are cores: some wait for the same long text to be parsed.
 _READERS = 8
-#: While a vault is indexed for the first time, requests wait for it until this long after its folder was opened (those
-#: that need every note longer), and then answer from what there is.
-_INDEX_SECONDS = 1.5
-_WHOLE_INDEX_SECONDS = 8.0
-#: But without the names of all files every link would be broken.
+#: While a vault is indexed for the first time, requests wait for the names of its files, without which every link would
+#: be broken, and those that need every note for the whole index, until this long after its folder was opened. Then they
+#: answer from what there is.
 _NAMES_SECONDS = 10.0
+_INDEX_SECONDS = 8.0
 #: How long work in threads may take to notice that the server ends.
 _GRACE_SECONDS = 3.0
 
@@ -163,8 +162,9 @@ class VaultServer(LanguageServer):
         """Waits until a vault is open and its names are known, and its notes too where `whole` asks for them."""
         await root.opened.wait()
         if root.first_index:
-            await _wait(root.scanned, root.begun + (_WHOLE_INDEX_SECONDS if whole else _INDEX_SECONDS))
             await _wait(root.named, root.begun + _NAMES_SECONDS)
+            if whole:
+                await _wait(root.scanned, root.begun + _INDEX_SECONDS)
 
     async def _read(
         self, root: Root | None, job: Callable[[Look], T], document: Document | None, file: str | None
@@ -295,7 +295,7 @@ class VaultServer(LanguageServer):
         return not late
 
 
-def serve(tcp: tuple[str, int] | None = None) -> int:
+def run(tcp: tuple[str, int] | None = None) -> int:
     """Serves one client on stdio, or on a TCP port for debugging, until it ends; returns the exit code."""
     # Another thread that computes gives way to the loop within a millisecond, not five.
     sys.setswitchinterval(0.001)
@@ -318,8 +318,8 @@ def create() -> VaultServer:
     server = VaultServer()
     for feature in (workspace, sync, navigate, symbols, diagnose):
         feature.register(server)
-    gc.collect()
-    gc.freeze()  # the protocol's types live for ever; a full collection takes 30 ms with them and 2 without
+    gc.freeze()  # a full collection takes 30 ms with the protocol's types and 2 without
+    gc.enable()
     return server
 
 
