@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import platform
 import shutil
 from contextlib import closing, suppress
@@ -14,7 +13,7 @@ import apsw
 
 from vault_lsp.errors import VaultLspError
 from vault_lsp.service import Vault
-from vault_lsp.store import db
+from vault_lsp.store import db, place
 
 
 class Check(NamedTuple):
@@ -45,28 +44,23 @@ def examine(vault: Vault, *, verify: bool = False) -> list[Check]:
 
 
 def prune_indexes(vault: Vault) -> list[str]:
-    """Remove old generations of this vault's index, and the indexes of vaults that are gone."""
-    removed = []
-    for file in vault.index.older_generations():
-        with suppress(OSError):
-            file.unlink()
-            removed.append(str(file))
-    cache = db.cache_folder()
+    """Remove old generations of this vault's index, and the indexes of vaults that are gone; what was removed.
+
+    What a process has open stays: one that still answers from an older generation, or a rebuild that isn't finished.
+    """
+    removed = [str(file) for file in vault.index.older_generations() if place.remove(file)]
     with suppress(OSError):
-        for folder in cache.iterdir():
-            if folder != vault.index.folder and _is_orphan(folder):
-                shutil.rmtree(folder, ignore_errors=True)
-                removed.append(str(folder))
+        others = [folder for folder in place.cache_folder().iterdir() if folder != vault.index.folder]
+        removed += [str(folder) for folder in others if place.is_orphan(folder) and _remove_folder(folder)]
     return removed
 
 
-def _is_orphan(folder: Path) -> bool:
-    """Whether a folder is the index of a vault that no longer exists: only what we made ourselves counts."""
-    try:
-        root = json.loads((folder / "vault.json").read_text("utf-8"))["root"]
-    except (OSError, ValueError, KeyError, TypeError):
+def _remove_folder(folder: Path) -> bool:
+    """Remove the index of a vault that is gone, unless a process still has it open."""
+    if any(place.in_use(file) for file in folder.glob("index-v*.db")):
         return False
-    return isinstance(root, str) and not Path(root).exists()
+    shutil.rmtree(folder, ignore_errors=True)
+    return not folder.exists()
 
 
 def _sqlite() -> Check:

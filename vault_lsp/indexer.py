@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 import apsw
 
 from vault_lsp.core.model import NotePath, Stamp
 from vault_lsp.errors import Cancelled
-from vault_lsp.prepare import Prepared, Task, prepare_all
+from vault_lsp.prepare import MADE_BY, Prepared, Task, prepare_all
 from vault_lsp.store import notes, rows
 from vault_lsp.store.db import atomic, now_ns
 from vault_lsp.store.notes import Known
-from vault_lsp.vault import Entry, Rules, entry_at, walk
+from vault_lsp.store.rows import Version
+from vault_lsp.vault import Entry, Rules, entry_at, is_vault_path, walk
 
 #: A file whose time lies this close to the last look at it may have changed again within the same tick of its clock.
 _RACY_NS = 2_000_000_000
@@ -30,8 +31,11 @@ _RACY_NS = 2_000_000_000
 #: With more bytes than this to parse, worker processes pay for their start.
 _WORKER_BYTES = 3 << 20
 
-#: Bytes of notes written in one transaction while other writers may wait.
+#: A write transaction ends after the note that passes this time: other writers may wait.
 _TRANSACTION_SECONDS = 0.05
+
+#: How often notes that other processes wrote at the same time are looked at again before the next event has to do.
+_ROUNDS = 4
 
 
 class Progress(NamedTuple):
@@ -57,14 +61,20 @@ class Reconciled:
         return bool(self.added or self.changed or self.removed or self.names)
 
 
+FileState = tuple[str, str | None]
+
+
 class Difference(NamedTuple):
-    """What the working tree has that the index has not, and the other way round."""
+    """What the working tree has that the index has not, and the other way round.
+
+    `files` are the folders and the files that are no notes: kind, and the reason where one can't be read.
+    """
 
     new: list[Entry]
     stale: list[tuple[Entry, Known]]
     gone: list[tuple[NotePath, Known]]
     skipped: list[Entry]
-    files: dict[NotePath, Entry]
+    files: dict[NotePath, FileState]
     files_gone: list[NotePath]
 
     def __bool__(self) -> bool:
@@ -76,48 +86,65 @@ class Scan(NamedTuple):
 
     entries: Iterable[Entry]
     known: Mapping[NotePath, Known]
-    files: Mapping[NotePath, tuple[str, str | None]]
+    files: Mapping[NotePath, FileState]
+    whole: bool = False
 
 
 def scan_all(connection: apsw.Connection, rules: Rules) -> Scan:
     """The whole vault."""
-    return Scan(walk(rules), notes.known(connection), notes.known_files(connection))
+    rules.refresh()
+    return Scan(walk(rules), notes.known(connection), notes.known_files(connection), whole=True)
 
 
 def scan_paths(connection: apsw.Connection, rules: Rules, paths: Iterable[NotePath]) -> Scan:
-    """The given paths alone, with all that lies below those that are, or were, folders."""
+    """The given paths alone, with all that lies below those that are, or were, folders.
+
+    The whole vault where the paths can't tell what is concerned, or where it was never walked.
+    """
+    wanted = list(dict.fromkeys(path for path in paths if is_vault_path(path)))
+    if not notes.walked(connection) or any(_concerns_all(rules, path) for path in wanted):
+        return scan_all(connection, rules)
+    rules.refresh()
     entries: dict[NotePath, Entry] = {}
     known: dict[NotePath, Known] = {}
-    files: dict[NotePath, tuple[str, str | None]] = {}
-    looked: set[str] = set()
-    for path in dict.fromkeys(paths):
+    files: dict[NotePath, FileState] = {}
+
+    def look(path: NotePath, *, below: bool) -> None:
         entry = entry_at(rules, path)
         if entry is not None:
             entries[path] = entry
-            if entry.kind == "folder":
+            if below and entry.kind == "folder":
                 entries.update((found.path, found) for found in walk(rules, path))
-        known.update(notes.known_below(connection, path))
-        files.update(notes.known_files_below(connection, path))
+        if below or entry is None or entry.kind != "folder":
+            # What was a folder takes along all that it held.
+            known.update(notes.known_below(connection, path))
+            files.update(notes.known_files_below(connection, path))
+        elif (note := notes.known_at(connection, path)) is not None:
+            known[path] = note
+        files.update(notes.known_file(connection, path))
+
+    looked: set[str] = set()
+    for path in wanted:
+        look(path, below=True)
+        looked.add(path)
+    for path in wanted:
         folder = path.rpartition("/")[0]
         while folder and folder not in looked:
             # A note that comes or goes may bring its folder, or take it along.
+            look(NotePath(folder), below=False)
             looked.add(folder)
-            above = entry_at(rules, NotePath(folder))
-            if above is not None and above.kind == "folder":
-                entries.setdefault(above.path, above)
-            files.update(notes.known_file(connection, NotePath(folder)))
             folder = folder.rpartition("/")[0]
     return Scan(entries.values(), known, files)
 
 
-def difference(scan: Scan, *, started_ns: int) -> Difference:
+def difference(scan: Scan) -> Difference:
     """Compare stamps; nothing is read."""
+    started_ns = now_ns()
     new: list[Entry] = []
     stale: list[tuple[Entry, Known]] = []
     skipped: list[Entry] = []
-    files: dict[NotePath, Entry] = {}
+    present: dict[NotePath, FileState] = {}
     left = dict(scan.known)
-    files_left = dict(scan.files)
     for entry in scan.entries:
         if entry.kind == "note":
             known = left.pop(entry.path, None)
@@ -128,9 +155,12 @@ def difference(scan: Scan, *, started_ns: int) -> Difference:
                 new.append(entry)
             elif _differs(entry.stamp, known, started_ns):
                 stale.append((entry, known))
-        elif files_left.pop(entry.path, None) != (entry.kind, entry.skipped):
-            files[entry.path] = entry
-    return Difference(new, stale, list(left.items()), skipped, files, list(files_left))
+        else:
+            present[entry.path] = (entry.kind, entry.skipped)
+    files = {path: state for path, state in present.items() if scan.files.get(path) != state}
+    return Difference(
+        new, stale, list(left.items()), skipped, files, [path for path in scan.files if path not in present]
+    )
 
 
 def reconcile(
@@ -143,26 +173,12 @@ def reconcile(
     workers: int | None = None,
 ) -> Reconciled:
     """Make the index mirror the scanned part of the working tree. Names are written before any note is read."""
-    started = now_ns()
-    found = difference(scan, started_ns=started)
     done = Reconciled()
-    if not found:
-        return done
-    _write_names(connection, found, done, started)
-    tasks = [Task(entry.path, entry.stamp.size, None) for entry in found.new if entry.stamp is not None]
-    tasks += [Task(entry.path, entry.stamp.size, known.hash) for entry, known in found.stale if entry.stamp is not None]
-    if not tasks:
-        return done
-    if workers is None:
-        workers = worker_count() if sum(task.size for task in tasks) > _WORKER_BYTES else 0
-    new = {entry.path for entry in found.new}
-    written = 0
-    progress(Progress("indexing", 0, len(tasks)))
-    for batch in _transactions(connection, prepare_all(rules.root, tasks, workers), cancelled):
-        for prepared in batch:
-            _write(connection, prepared, new, done, started)
-        written += len(batch)
-        progress(Progress("indexing", written, len(tasks)))
+    for _ in range(_ROUNDS):
+        contested = _Round(connection, rules, done, cancelled).run(scan, progress, workers)
+        if not contested:
+            break
+        scan = scan_paths(connection, rules, contested)
     return done
 
 
@@ -171,86 +187,138 @@ def worker_count() -> int:
     return min(os.cpu_count() or 1, 4)
 
 
-def _differs(stamp: Stamp | None, known: Known, started_ns: int) -> bool:
-    if stamp is None or known.hash is None:
+class _Round:
+    """One comparison and its write. Holds what was known when it began, to see what others wrote meanwhile."""
+
+    def __init__(
+        self, connection: apsw.Connection, rules: Rules, done: Reconciled, cancelled: Callable[[], bool]
+    ) -> None:
+        self._connection = connection
+        self._rules = rules
+        self._done = done
+        self._cancelled = cancelled
+        self._started = now_ns()
+        self._before: dict[NotePath, Known | None] = {}
+        self._contested: list[NotePath] = []
+
+    def run(self, scan: Scan, progress: Callable[[Progress], None], workers: int | None) -> list[NotePath]:
+        """Write what differs; the notes that another process wrote at the same time are left, and returned."""
+        found = difference(scan)
+        if found or scan.whole:
+            self._write_names(found, whole=scan.whole)
+        self._before = {
+            **dict.fromkeys(entry.path for entry in found.new),
+            **{e.path: known for e, known in found.stale},
+        }
+        tasks = [Task(entry.path, entry.stamp.size, None) for entry in found.new if entry.stamp is not None]
+        tasks += [
+            Task(entry.path, entry.stamp.size, known.hash if known.made_by == MADE_BY else None)
+            for entry, known in found.stale
+            if entry.stamp is not None
+        ]
+        if not tasks:
+            return []
+        if workers is None:
+            workers = worker_count() if sum(task.size for task in tasks) > _WORKER_BYTES else 0
+        written = 0
+        progress(Progress("indexing", 0, len(tasks)))
+        # Closed at once also when this is cancelled: it holds processes.
+        with closing(prepare_all(self._rules.root, tasks, workers)) as prepared:
+            for count in self._write_all(prepared):
+                written += count
+                progress(Progress("indexing", written, len(tasks)))
+        return self._contested
+
+    def _write_names(self, found: Difference, *, whole: bool) -> None:
+        connection, done = self._connection, self._done
+        if not found and notes.walked(connection):
+            return
+        changed = bool(found.gone or found.new or found.files_gone or found.files or found.skipped)
+        if not changed and not whole:
+            return
+        with atomic(connection):
+            for path, known in found.gone:
+                if notes.known_at(connection, path) == known:
+                    rows.remove(connection, known.document)
+                    done.removed.append(path)
+            for entry in found.new:
+                rows.add_name(connection, entry.path, self._started)
+            for entry in found.skipped:
+                reason = entry.skipped or ""
+                rows.put_skipped(connection, entry.path, reason, None, Version(None, None), self._started)
+                done.skipped[entry.path] = reason
+            for path in found.files_gone:
+                rows.remove_file(connection, path)
+            for path, (kind, skipped) in found.files.items():
+                rows.put_file(connection, path, kind, skipped)
+                if skipped is not None:
+                    done.skipped[path] = skipped
+            if changed:
+                rows.bump_names(connection)
+                rows.count_change(connection)
+                done.names = True
+            if whole:
+                rows.set_walked(connection)
+
+    def _write_all(self, prepared: Iterator[list[Prepared]]) -> Iterator[int]:
+        """Write in short transactions, in none of which a file is read; how many notes each has written."""
+        for batch in prepared:
+            waiting = deque(batch)
+            while waiting:
+                if self._cancelled():
+                    raise Cancelled("indexing was cancelled")
+                count = len(waiting)
+                with atomic(self._connection):
+                    until = time.monotonic() + _TRANSACTION_SECONDS
+                    changed = False
+                    while waiting and time.monotonic() < until:
+                        changed |= self._write(waiting.popleft())
+                    if changed:
+                        rows.count_change(self._connection)
+                time.sleep(0)  # a gap in which another writer may take its turn
+                yield count - len(waiting)
+
+    def _write(self, prepared: Prepared) -> bool:
+        """Write one note; whether anything but its stamp changed."""
+        connection, done, path = self._connection, self._done, prepared.path
+        known, before = notes.known_at(connection, path), self._before[path]
+        if known is None or (known != before if before is not None else known.hash is not None):
+            self._contested.append(path)
+            return False
+        if prepared.stamp is None:
+            rows.remove(connection, known.document)
+            rows.bump_names(connection)
+            done.names = True
+            if before is not None:
+                done.removed.append(path)
+            return True
+        version = Version(prepared.hash, MADE_BY)
+        if prepared.skipped is not None:
+            done.skipped[path] = prepared.skipped
+            if prepared.hash is None and prepared.skipped == known.skipped:
+                return False
+            rows.put_skipped(connection, path, prepared.skipped, prepared.stamp, version, self._started)
+            return True
+        if prepared.rows is not None:
+            if rows.put(connection, known.document, prepared.rows):
+                rows.bump_names(connection)
+                done.names = True
+            (done.added if before is None else done.changed).append(path)
+        rows.put_stamp(connection, known.document, prepared.stamp, version, self._started)
+        return prepared.rows is not None
+
+
+def _concerns_all(rules: Rules, path: str) -> bool:
+    if rules.gitignore and path.rpartition("/")[2] == ".gitignore":
         return True
-    if stamp != (known.size, known.mtime_ns, known.ctime_ns, known.inode):
+    return rules.follow_symlinks and (rules.passes_link(path) or (rules.root / path).is_symlink())
+
+
+def _differs(stamp: Stamp | None, known: Known, started_ns: int) -> bool:
+    if stamp is None or known.hash is None or known.made_by != MADE_BY:
+        return True
+    if stamp != known[1:5]:
         return True
     # Same size, same time: an edit within the clock's tick is seen by its hash alone. A time in the future is a
     # clock that was set back; it is no reason to read the file again for ever.
     return known.mtime_ns is not None and known.scanned_ns - _RACY_NS <= known.mtime_ns <= started_ns
-
-
-def _write_names(connection: apsw.Connection, found: Difference, done: Reconciled, started: int) -> None:
-    with atomic(connection):
-        for path, known in found.gone:
-            rows.remove(connection, known.document)
-            done.removed.append(path)
-        for entry in found.new:
-            rows.add_name(connection, entry.path, started)
-        for entry in found.skipped:
-            rows.put_skipped(connection, entry.path, entry.skipped or "", None, None, started)
-            done.skipped[entry.path] = entry.skipped or ""
-        for path in found.files_gone:
-            rows.remove_file(connection, path)
-        for path, entry in found.files.items():
-            rows.put_file(connection, path, entry.kind, entry.skipped)
-            if entry.skipped is not None:
-                done.skipped[path] = entry.skipped
-        if found.gone or found.new or found.files_gone or found.files or found.skipped:
-            rows.bump_names(connection)
-            rows.count_change(connection)
-            done.names = True
-
-
-def _write(connection: apsw.Connection, prepared: Prepared, new: set[NotePath], done: Reconciled, started: int) -> None:
-    known = notes.known_at(connection, prepared.path)
-    if known is None or known.scanned_ns > started:
-        return  # another process removed the note, or has looked at it since
-    if prepared.stamp is None:
-        rows.remove(connection, known.document)
-        rows.bump_names(connection)
-        done.removed.append(prepared.path)
-        done.names = True
-        return
-    if prepared.skipped is not None:
-        done.skipped[prepared.path] = prepared.skipped
-        if prepared.hash is not None or prepared.skipped != known.skipped:
-            rows.put_skipped(connection, prepared.path, prepared.skipped, prepared.stamp, prepared.hash, started)
-        return
-    if prepared.rows is not None:
-        if rows.put(connection, known.document, prepared.rows):
-            rows.bump_names(connection)
-            done.names = True
-        (done.added if prepared.path in new else done.changed).append(prepared.path)
-    assert prepared.hash is not None
-    rows.put_stamp(connection, known.document, prepared.stamp, prepared.hash, started)
-
-
-def _transactions(
-    connection: apsw.Connection, prepared: Iterator[list[Prepared]], cancelled: Callable[[], bool]
-) -> Iterator[list[Prepared]]:
-    """Each batch inside one short write transaction; no file is read while it is open."""
-    for batch in prepared:
-        if cancelled():
-            raise Cancelled("indexing was cancelled")
-        with atomic(connection):
-            yield batch
-            if any(item.stamp is None or item.rows is not None or item.skipped is not None for item in batch):
-                rows.count_change(connection)
-        time.sleep(0)  # a gap in which another writer may take its turn
-
-
-@contextmanager
-def bulk(connection: apsw.Connection) -> Iterator[None]:
-    """Settings for a first index: merging full-text segments as they come costs more than once at the end."""
-    connection.execute("INSERT INTO chunk_fts(chunk_fts, rank) VALUES('automerge', 8)")
-    try:
-        yield
-    finally:
-        connection.execute("INSERT INTO chunk_fts(chunk_fts, rank) VALUES('automerge', 4)")
-
-
-def paths_in(root: Path, files: Iterable[Path]) -> list[NotePath]:
-    """Vault paths of files on disk; those outside are left out."""
-    return [NotePath(file.relative_to(root).as_posix()) for file in files if file.is_relative_to(root)]

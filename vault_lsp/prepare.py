@@ -1,7 +1,7 @@
 """From a file to its rows: read, hash, decode, parse, cut, segment. Runs in worker processes for many notes.
 
-A worker is this module run as a program: it takes pickled batches of paths on its standard input and answers with
-pickled results on its standard output. It ends when its input ends, so it never outlives the process that started it.
+A worker is a process that takes pickled batches of paths on its standard input and answers with pickled results on its
+standard output. It ends when its input ends, so it never outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ import struct
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from vault_lsp.core.chunk import chunks
+from vault_lsp.core.chunk import CHUNKER_VERSION, chunks
 from vault_lsp.core.model import Note, NotePath, Problem, Stamp
-from vault_lsp.core.parse import parse
+from vault_lsp.core.parse import PARSER_VERSION, parse
 from vault_lsp.core.text import Place, Point, Text
+from vault_lsp.core.tokens import SEGMENTER_VERSION
 from vault_lsp.store import rows
 from vault_lsp.vault import Decoded, decode, read
 
@@ -30,11 +31,21 @@ from vault_lsp.vault import Decoded, decode, read
 BATCH_BYTES = 1 << 19
 BATCH_NOTES = 64
 
+#: Which code makes the rows: those of another version are made anew at the next look.
+MADE_BY = f"{PARSER_VERSION}.{CHUNKER_VERSION}.{SEGMENTER_VERSION}"
+
+_PROGRAM = """
+import sys
+sys.path.append(sys.argv[1])
+from vault_lsp.prepare import work
+work(sys.argv[2])
+"""
+
 _LENGTH = struct.Struct("<Q")
 
 
 class Task(NamedTuple):
-    """A note to look at; `hash` is what the index holds, None where it holds nothing."""
+    """A note to look at; `hash` is what the index holds, None where it holds nothing or what other code made."""
 
     path: NotePath
     size: int
@@ -98,7 +109,7 @@ def batches(tasks: Iterable[Task]) -> Iterator[list[Task]]:
         yield batch
 
 
-def prepare_all(root: Path, tasks: Sequence[Task], workers: int) -> Iterator[list[Prepared]]:
+def prepare_all(root: Path, tasks: Sequence[Task], workers: int) -> Generator[list[Prepared], None, None]:
     """Prepare notes in order of arrival, in `workers` processes; in this one for none."""
     if workers == 0:
         for batch in batches(tasks):
@@ -113,14 +124,15 @@ def prepare_all(root: Path, tasks: Sequence[Task], workers: int) -> Iterator[lis
         with lock:
             return None if stop.is_set() else next(source, None)
 
-    processes = [_start(root) for _ in range(workers)]
-    threads = [
-        threading.Thread(target=_drive, args=(root, process, next_batch, answers, stop), daemon=True)
-        for process in processes
-    ]
-    for thread in threads:
-        thread.start()
+    processes: list[subprocess.Popen[bytes]] = []
+    threads: list[threading.Thread] = []
     try:
+        for _ in range(workers):
+            process = _start(root)
+            processes.append(process)
+            thread = threading.Thread(target=_drive, args=(root, process, next_batch, answers, stop), daemon=True)
+            thread.start()
+            threads.append(thread)
         ended = 0
         while ended < workers:
             answer = answers.get()
@@ -138,7 +150,7 @@ def prepare_all(root: Path, tasks: Sequence[Task], workers: int) -> Iterator[lis
             while thread.is_alive():
                 with suppress(queue.Empty):
                     answers.get_nowait()
-                thread.join(0.05)
+                thread.join(0.01)
         for process in processes:
             process.wait()
             for stream in (process.stdin, process.stdout):
@@ -148,11 +160,14 @@ def prepare_all(root: Path, tasks: Sequence[Task], workers: int) -> Iterator[lis
 
 
 def _start(root: Path) -> subprocess.Popen[bytes]:
-    # -P: the current folder may be a vault with a `yaml.py` of its own, which must never be imported.
+    # The current folder may be a vault with a `yaml.py` of its own, which must never be imported: -P leaves it out of
+    # the path, and relative entries of PYTHONPATH start from another folder. So our own package is named.
+    package = Path(__file__).resolve().parent.parent
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "vault_lsp.prepare", os.fspath(root)],
+        [sys.executable, "-P", "-c", _PROGRAM, os.fspath(package), os.fspath(root)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        cwd=package,
     )
 
 
@@ -205,27 +220,17 @@ def _receive(stream: IO[bytes]) -> list[Prepared] | None:
     return answer
 
 
-def _main() -> None:
-    root = Path(sys.argv[1])
+def work(root: str) -> None:
+    """Be a worker for the vault at `root`, until the standard input ends."""
     source = sys.stdin.buffer
     # Nothing that a library prints may reach the pipe.
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    while True:
-        head = source.read(_LENGTH.size)
-        if len(head) < _LENGTH.size:
-            return
-        (length,) = _LENGTH.unpack(head)
-        tasks: list[Task] = pickle.loads(source.read(length))  # noqa: S301 - sent by our parent
-        try:
-            _send(sink, [prepare(root, task) for task in tasks])
-        except BrokenPipeError:
-            return
-
-
-if __name__ == "__main__":
-    # Run as a program, this module would pickle its types under another name.
-    from vault_lsp.prepare import _main as main
-
-    with suppress(KeyboardInterrupt):
-        main()
+    with suppress(KeyboardInterrupt, BrokenPipeError):
+        while True:
+            head = source.read(_LENGTH.size)
+            if len(head) < _LENGTH.size:
+                return
+            (length,) = _LENGTH.unpack(head)
+            tasks: list[Task] = pickle.loads(source.read(length))  # noqa: S301 - sent by our parent
+            _send(sink, [prepare(Path(root), task) for task in tasks])

@@ -5,8 +5,9 @@ from __future__ import annotations
 import codecs
 import os
 import stat
+import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import NamedTuple
 
 from vault_lsp.config import Config
@@ -21,6 +22,12 @@ LARGEST_NOTE = 16 * 1024 * 1024
 
 #: Share of undecodable bytes up to which a file is still a text with a few bad bytes.
 _BAD_BYTES = 0.01
+
+#: Whether `lstat` may find a file under a name that differs in case or Unicode form from the one on disk.
+SPELLINGS = sys.platform in ("darwin", "win32")
+
+
+_Decision = Callable[[str], bool | None]
 
 
 class Entry(NamedTuple):
@@ -43,38 +50,74 @@ class Decoded(NamedTuple):
 class Rules:
     """Which paths of the vault count: hidden ones never, excluded ones as link targets only."""
 
-    def __init__(self, root: Path, config: Config) -> None:
+    def __init__(self, root: Path, config: Config, index: tuple[Path, tuple[str, ...]] | None = None) -> None:
+        """`index` is the folder of the index, and how the names of its files begin: they never count."""
         self.root = root
         self.follow_symlinks = config.follow_symlinks
-        self._gitignore = config.gitignore
+        self.gitignore = config.gitignore
         self._excluded: Callable[[str], bool] | None = None
         if config.exclude:
             from pathspec import GitIgnoreSpec  # noqa: PLC0415 - most vaults exclude nothing
 
             self._excluded = GitIgnoreSpec.from_lines(config.exclude).match_file
-        self._gitignores: dict[str, Callable[[str], bool] | None] = {}
+        self._gitignores: dict[str, _Decision] = {}
+        self._ignored_folders: dict[str, bool] = {}
+        #: The folder of the index, if it lies in the vault, and the beginnings of names.
+        self.own: tuple[str | None, tuple[str, ...]] = (None, ())
+        if index is not None and index[0].is_relative_to(root):
+            folder = index[0].relative_to(root).as_posix()
+            self.own = ("" if folder == "." else folder, index[1])
 
     def hides(self, path: str) -> bool:
         """Whether the path, or a folder above it, is hidden or always left out."""
         *folders, name = path.split("/")
-        return name.startswith(".") or any(folder.startswith(".") or folder in LEFT_OUT for folder in folders)
+        if name.startswith(".") or any(folder.startswith(".") or folder in LEFT_OUT for folder in folders):
+            return True
+        return "/".join(folders) == self.own[0] and name.startswith(self.own[1])
 
     def excludes(self, path: str) -> bool:
         """Whether the config (or a `.gitignore`, where the config asks for it) keeps the file out of the index."""
         if self._excluded is not None and self._excluded(path):
             return True
-        return self._gitignore and self._git_ignores(path)
+        return self.gitignore and self._git_ignores(path)
+
+    @property
+    def filters(self) -> bool:
+        """Whether `excludes` can say yes at all."""
+        return self.gitignore or self._excluded is not None
+
+    def passes_link(self, path: str) -> bool:
+        """Whether a folder above the path is a symbolic link."""
+        parent = os.path.dirname(self.root / path)  # noqa: PTH120 - a text to be compared
+        return os.path.realpath(parent) != os.path.normpath(parent)
+
+    def refresh(self) -> None:
+        """Forget the `.gitignore` files that were read: they may have changed."""
+        self._gitignores.clear()
+        self._ignored_folders.clear()
 
     def _git_ignores(self, path: str) -> bool:
-        ignored = False
-        folder = ""
-        for part in ("", *path.split("/")[:-1]):
-            folder = f"{folder}{part}/" if part else folder
-            if folder not in self._gitignores:
-                self._gitignores[folder] = _gitignore(self.root / folder / ".gitignore")
-            match = self._gitignores[folder]
-            ignored = ignored or (match is not None and match(path[len(folder) :]))
-        return ignored
+        """As git does: the file nearest to the path decides, but nothing comes back inside an ignored folder."""
+        folder = path.rpartition("/")[0]
+        if folder:
+            ignored = self._ignored_folders.get(folder)
+            if ignored is None:
+                ignored = self._ignored_folders[folder] = self._git_ignores(folder) or self._git_decides(folder + "/")
+            if ignored:
+                return True
+        return self._git_decides(path)
+
+    def _git_decides(self, path: str) -> bool:
+        parts = path.rstrip("/").split("/")[:-1]
+        for depth in range(len(parts), -1, -1):
+            above = "".join(part + "/" for part in parts[:depth])
+            decide = self._gitignores.get(above)
+            if decide is None:
+                decide = self._gitignores[above] = _gitignore(self.root / above / ".gitignore")
+            decision = decide(path[len(above) :])
+            if decision is not None:
+                return decision
+        return False
 
 
 def find_root(start: Path) -> Path:
@@ -107,43 +150,49 @@ def is_note(name: str) -> bool:
 def walk(rules: Rules, below: str = "", seen: set[tuple[int, int]] | None = None) -> Iterator[Entry]:
     """Every file and folder of the vault below a folder, folders before what they hold.
 
-    Only notes are asked for their stamp. A folder that can't be read is an entry with its reason.
+    Only notes are asked for their stamp. A folder that can't be read comes a second time, with the reason.
     """
     seen = set() if seen is None else seen
+    own_folder, own_names = rules.own
     pending = [below]
     while pending:
         folder = pending.pop()
         prefix = f"{folder}/" if folder else ""
         try:
-            with os.scandir(rules.root / folder if folder else rules.root) as entries:
+            with os.scandir(f"{rules.root}/{folder}") as entries:
                 listed = list(entries)
         except OSError as error:
-            if folder or not isinstance(error, FileNotFoundError):
-                yield Entry(NotePath(folder), "folder", None, _reason(error))
-            else:
+            if not folder:
                 raise VaultNotFound(f"{rules.root}: {_reason(error)}") from error
+            if not isinstance(error, FileNotFoundError | NotADirectoryError):
+                yield Entry(NotePath(folder), "folder", None, _reason(error))
             continue
+        if rules.follow_symlinks:
+            # Of several links to one folder the same one counts every time.
+            listed.sort(key=lambda item: item.name)
+        own = own_names if folder == own_folder else ()
         for item in listed:
             name = item.name
-            if name[0] == ".":
+            if name[0] == "." or (own and name.startswith(own)):
                 continue
             path = prefix + name
+            entry: Entry | None
             try:
                 if item.is_symlink():
-                    entry = _linked(rules, item, path, seen)
+                    entry = _linked(rules, Path(item.path), path, seen)
                 elif item.is_dir(follow_symlinks=False):
-                    if name in LEFT_OUT:
-                        continue
-                    entry = Entry(NotePath(path), "folder")
+                    entry = None if name in LEFT_OUT else Entry(NotePath(path), "folder")
                 elif name[-3:].lower() == ".md":
                     entry = _note(rules, path, item.stat(follow_symlinks=False))
                 else:
                     entry = Entry(NotePath(path), "file")
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # it vanished while we looked
             except OSError as error:
                 entry = Entry(NotePath(path), "note" if is_note(name) else "file", None, _reason(error))
             if entry is None:
                 continue
-            if not _is_text(path):
+            if not _is_text(name):
                 yield Entry(NotePath(printable(path)), entry.kind, None, "the name is not valid UTF-8")
                 continue
             if entry.kind == "folder":
@@ -153,33 +202,38 @@ def walk(rules: Rules, below: str = "", seen: set[tuple[int, int]] | None = None
 
 def entry_at(rules: Rules, path: NotePath) -> Entry | None:
     """What stands at one path now, by the same rules as `walk`; None when there is nothing that counts."""
-    if not _is_text(path) or "\0" in path or rules.hides(path):
+    if not is_vault_path(path) or rules.hides(path):
         return None
     file = rules.root / path
     try:
         status = file.lstat()
-        if not _stays_inside(rules, file.parent):
+        if (rules.passes_link(path) and not rules.follow_symlinks) or not _spelt_so(rules, path):
             return None
         if stat.S_ISLNK(status.st_mode):
-            if not _stays_inside(rules, file):
-                return None
-            status = file.stat()
+            return _linked(rules, file, path, set())
         if stat.S_ISDIR(status.st_mode):
-            return None if PurePosixPath(path).name in LEFT_OUT else Entry(path, "folder")
+            return None if file.name in LEFT_OUT else Entry(path, "folder")
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as error:
-        return Entry(path, "note" if is_note(path) else "file", None, _reason(error))
+    except (OSError, ValueError) as error:
+        reason = _reason(error) if isinstance(error, OSError) else "not a name"
+        return Entry(path, "note" if is_note(path) else "file", None, reason)
     return _note(rules, path, status) if is_note(path) else Entry(path, "file")
+
+
+def is_vault_path(path: str) -> bool:
+    """Whether a text has the form of a vault path: relative, with plain parts."""
+    return _is_text(path) and "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
 
 
 def read(file: Path) -> tuple[bytes, Stamp]:
     """The bytes of a regular file with the stamp they had before the read; never waits for a pipe."""
     descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise OSError(0, "not a regular file")
     with os.fdopen(descriptor, "rb") as stream:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise OSError(0, "not a regular file")
         return stream.read(), stamp(status)
 
 
@@ -249,11 +303,10 @@ def _note(rules: Rules, path: str, status: os.stat_result) -> Entry:
     return Entry(NotePath(path), "note", stamp(status))
 
 
-def _linked(rules: Rules, item: os.DirEntry[str], path: str, seen: set[tuple[int, int]]) -> Entry | None:
+def _linked(rules: Rules, target: Path, path: str, seen: set[tuple[int, int]]) -> Entry | None:
     """What a symbolic link adds: a file inside the vault always, what lies outside only where the config says so."""
-    target = Path(item.path)
     try:
-        status = item.stat()
+        status = target.stat()
     except OSError as error:
         reason = "dangling symbolic link" if isinstance(error, FileNotFoundError) else _reason(error)
         return Entry(NotePath(path), "note", None, reason) if is_note(path) else None
@@ -271,6 +324,18 @@ def _linked(rules: Rules, item: os.DirEntry[str], path: str, seen: set[tuple[int
     return Entry(NotePath(path), "folder")
 
 
+def _spelt_so(rules: Rules, path: str) -> bool:
+    """Whether the names on disk are spelt as in the path, where the file system takes other spellings too."""
+    if not SPELLINGS:
+        return True
+    folder = str(rules.root)
+    for part in path.split("/"):
+        if part not in os.listdir(folder):  # noqa: PTH208 - names are compared, not paths
+            return False
+        folder = f"{folder}/{part}"
+    return True
+
+
 def _stays_inside(rules: Rules, file: Path) -> bool:
     if rules.follow_symlinks:
         return True
@@ -280,14 +345,16 @@ def _stays_inside(rules: Rules, file: Path) -> bool:
         return False
 
 
-def _gitignore(file: Path) -> Callable[[str], bool] | None:
+def _gitignore(file: Path) -> _Decision:
+    """What a `.gitignore` says of paths below it: ignored, not ignored, or nothing."""
     try:
-        lines = file.read_text("utf-8", "replace").splitlines()
+        lines = file.read_bytes().decode("utf-8", "replace").splitlines()
     except OSError:
-        return None
+        return lambda _: None
     from pathspec import GitIgnoreSpec  # noqa: PLC0415 - only where the config asks for it
 
-    return GitIgnoreSpec.from_lines(lines).match_file
+    check = GitIgnoreSpec.from_lines(lines).check_file
+    return lambda path: check(path).include
 
 
 def _is_text(path: str) -> bool:

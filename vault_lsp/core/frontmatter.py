@@ -60,7 +60,7 @@ _OPENING = re.compile(r"---[ \t]*(?:\r\n|\n|\r)")
 _CLOSING = re.compile(r"(?:\A|(?<=[\r\n]))---[ \t]*(\r\n|\n|\r|\Z)")
 _LINE = re.compile(r"[^\r\n]*")
 _BREAK = re.compile(r"\r\n|\n|\r")
-_SALVAGED = re.compile(r"([A-Za-z]+)[ \t]*:(?:[ \t]+|\Z)(.*)")
+_SALVAGED = re.compile(r"\t*([A-Za-z]+)[ \t]*:(?:[ \t]+|\Z)(.*)")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*)")
 
 

@@ -1,20 +1,17 @@
-"""The index file: where it lives, how it is opened, its schema, and transactions.
+"""The index file: its schema, how it is opened, transactions, and what can be wrong with it.
 
-An index is a cache. Its file is never unlinked or renamed while another process may hold it: a rebuild makes the next
-generation beside it and moves a pointer. The schema version stands in the name, so there are no migrations.
+The schema version stands in the file's name, so there are no migrations.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import re
+import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
 
@@ -25,16 +22,20 @@ SCHEMA_VERSION = 1
 #: How long a writer waits for another one, in milliseconds.
 BUSY_MS = 10_000
 
+#: The write-ahead log is emptied when it has grown past this many bytes.
+_LARGEST_WAL = 8 << 20
+
 _APPLICATION_ID = 0x564C5350  # "VLSP": tells an index from any other SQLite file
 
 _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 
--- A note on disk. `hash` is NULL while only its name is known; `skipped` tells why it has no content.
+-- A note on disk. `hash` is NULL while only its name is known; `made_by` tells the versions of the code that made its
+-- rows; `skipped` tells why it has no content.
 CREATE TABLE documents(
   id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, area TEXT NOT NULL,
   title TEXT, title_place BLOB, size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER, inode INTEGER,
-  scanned_ns INTEGER NOT NULL, hash BLOB, skipped TEXT);
+  scanned_ns INTEGER NOT NULL, hash BLOB, made_by TEXT, skipped TEXT);
 CREATE INDEX documents_by_time ON documents(mtime_ns);
 CREATE INDEX documents_by_area ON documents(area);
 
@@ -91,147 +92,63 @@ CREATE VIRTUAL TABLE name_fts USING fts5(
 """
 
 
-class Seal(NamedTuple):
-    """Size and time of the index file when its last writer left it: a file that differs was touched by others."""
-
-    size: int
-    mtime_ns: int
-
-
-class Index:
-    """The place of one vault's index and its current generation."""
-
-    def __init__(self, folder: Path, root: Path) -> None:
-        self.folder = folder
-        self.root = root
-
-    @property
-    def pointer(self) -> Path:
-        """The small file that names the current generation."""
-        return self.folder / f"current-v{SCHEMA_VERSION}"
-
-    @property
-    def file(self) -> Path:
-        """The database file of the current generation; it may not exist yet."""
-        return self.folder / f"index-v{SCHEMA_VERSION}.{self.generation()}.db"
-
-    def generation(self) -> int:
-        """Number of the current generation, 1 where nothing was built yet."""
-        with suppress(OSError, ValueError):
-            return max(1, int(self.pointer.read_text("ascii")))
-        return 1
-
-    def next_generation(self) -> Path:
-        """The file name of a generation that nobody uses yet."""
-        taken = [int(match[1]) for match in map(_GENERATION.fullmatch, _names(self.folder)) if match]
-        return self.folder / f"index-v{SCHEMA_VERSION}.{max([self.generation(), *taken]) + 1}.db"
-
-    def point_to(self, file: Path) -> None:
-        """Make a finished generation the current one, for every process at its next look."""
-        match = _GENERATION.fullmatch(file.name)
-        assert match is not None
-        aside = self.pointer.with_suffix(f".{os.getpid()}")
-        aside.write_text(match[1], "ascii")
-        aside.replace(self.pointer)
-
-    def older_generations(self) -> list[Path]:
-        """Database files that are no longer current, of this and of earlier schemas."""
-        current = self.file.name
-        return [
-            self.folder / name
-            for name in _names(self.folder)
-            if name.startswith("index-v") and not name.startswith(current)
-        ]
-
-    def read_seal(self) -> Seal | None:
-        """The seal of the current file, None where it was never sealed."""
-        with suppress(OSError, ValueError, TypeError):
-            return Seal(*json.loads(self._seal_file().read_text("ascii")))
-        return None
-
-    def write_seal(self) -> None:
-        """Record the file's state after our own last write."""
-        with suppress(OSError):
-            aside = self._seal_file().with_suffix(f".{os.getpid()}")
-            aside.write_text(json.dumps(list(file_seal(self.file))), "ascii")
-            aside.replace(self._seal_file())
-
-    def _seal_file(self) -> Path:
-        return self.file.with_suffix(".seal")
-
-
-_GENERATION = re.compile(rf"index-v{SCHEMA_VERSION}\.(\d+)\.db")
-
-
-def locate(root: Path, configured: str | None) -> Index:
-    """The index of a vault: `index.path` of its config, else below VAULT_LSP_INDEX_DIR, else below the user's cache."""
-    if configured:
-        return Index((root / Path(configured).expanduser()).resolve(), root)
-    return Index(cache_folder() / _key(root), root)
-
-
-def cache_folder() -> Path:
-    """The folder that holds the indexes of all vaults."""
-    if chosen := os.environ.get("VAULT_LSP_INDEX_DIR"):
-        return Path(chosen).expanduser().resolve()
-    import platformdirs  # noqa: PLC0415 - not needed where the place is given
-
-    return Path(platformdirs.user_cache_dir("vault-lsp", appauthor=False)) / "vaults"
-
-
-def create_folder(index: Index) -> None:
-    """Make the index folder, private to its user and invisible to backups and to git."""
-    try:
-        if not index.folder.is_dir():
-            index.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            (index.folder / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n", "ascii")
-            (index.folder / "vault.json").write_text(json.dumps({"root": str(index.root)}), "utf-8")
-            if index.folder.is_relative_to(index.root):
-                (index.folder / ".gitignore").write_text("*\n", "ascii")
-    except OSError as error:
-        raise IndexReadOnly(f"{index.folder}: {error.strerror or error}") from error
-
-
-def file_seal(file: Path) -> Seal:
-    """Size and time of a file now."""
-    status = file.stat()
-    return Seal(status.st_size, status.st_mtime_ns)
-
-
 def create(file: Path, root: Path) -> None:
-    """Build an empty index. Two processes may do so at once: the second finds the first one's work."""
+    """Build an empty index. It appears whole: two processes may do so at once, and the second finds the first's."""
+    aside = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
     with translated(file):
-        connection = apsw.Connection(str(file))
         try:
-            connection.set_busy_timeout(BUSY_MS)
-            _pragma(connection, "journal_mode=wal")
-            with atomic(connection):
-                if connection.pragma("application_id") == _APPLICATION_ID:
-                    return
-                for statement in _SCHEMA.split(";\n"):
-                    connection.execute(statement).fetchall()
-                connection.execute("INSERT INTO meta VALUES('root', ?), ('names', 0), ('changes', 0)", (str(root),))
-                connection.execute(f"PRAGMA application_id={_APPLICATION_ID}").fetchall()
+            connection = apsw.Connection(str(aside))
+            try:
+                _pragma(connection, "journal_mode=wal")
+                with atomic(connection):
+                    for statement in _SCHEMA.split(";\n"):
+                        connection.execute(statement).fetchall()
+                    connection.execute(
+                        "INSERT INTO meta"
+                        " VALUES('root', ?), ('serial', ?), ('names', 0), ('changes', 0), ('walked', 0)",
+                        (str(root), secrets.token_hex(8)),
+                    )
+                    connection.execute(f"PRAGMA application_id={_APPLICATION_ID}").fetchall()
+            finally:
+                connection.close()
+            place(aside, file)
         finally:
-            connection.close()
+            with suppress(OSError):
+                aside.unlink()
+
+
+def place(built: Path, file: Path) -> None:
+    """Give a finished database its name, unless another process was faster. The first name goes."""
+    try:
+        os.link(built, file)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        # A file system without hard links; one that is full or read-only fails here as well.
+        if not file.exists():
+            try:
+                built.rename(file)
+            except OSError:
+                raise IndexReadOnly(f"{file}: {error.strerror or error}") from error
+    with suppress(OSError):
+        built.unlink()
 
 
 def connect(file: Path, *, writable: bool) -> apsw.Connection:
     """Open an index that exists. IndexDamaged when it is none of ours, IndexReadOnly when it can't be written.
 
-    A reader of a folder without write permission opens the file as immutable: SQLite can't make the files that
-    sharing needs there, and nobody else can write either.
+    A reader of a folder without write permission can't make the files that SQLite shares between processes. Where no
+    writer has left them there, it opens the file as immutable.
     """
     with translated(file):
-        if writable:
-            if not os.access(file, os.W_OK) or not os.access(file.parent, os.W_OK):
+        name, flags = str(file), apsw.SQLITE_OPEN_READWRITE
+        if not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)):
+            if writable:
                 raise IndexReadOnly(f"{file}: the index can't be written (read-only)")
-            flags, name = apsw.SQLITE_OPEN_READWRITE, str(file)
-        elif os.access(file.parent, os.W_OK) and os.access(file, os.W_OK):
-            flags, name = apsw.SQLITE_OPEN_READWRITE, str(file)
-        else:
-            flags = apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI
-            name = file.resolve().as_uri() + "?immutable=1"
+            flags = apsw.SQLITE_OPEN_READONLY
+            if not file.with_name(file.name + "-shm").exists():
+                flags |= apsw.SQLITE_OPEN_URI
+                name = file.resolve().as_uri() + "?immutable=1"
         connection = apsw.Connection(name, flags=flags)
         try:
             connection.set_busy_timeout(BUSY_MS)
@@ -239,6 +156,7 @@ def connect(file: Path, *, writable: bool) -> apsw.Connection:
             _pragma(connection, "synchronous=normal")
             _pragma(connection, "temp_store=memory")
             _pragma(connection, "cache_size=-16000")
+            _pragma(connection, f"journal_size_limit={_LARGEST_WAL}")
             if not writable:
                 _pragma(connection, "query_only=on")
         except BaseException:
@@ -267,6 +185,18 @@ def check_search(connection: apsw.Connection, file: Path) -> None:
             connection.execute("INSERT INTO name_fts(name_fts) VALUES('integrity-check')").fetchall()
         finally:
             connection.pragma("query_only", bool(query_only))
+
+
+def shrink(connection: apsw.Connection, *, least: int = _LARGEST_WAL) -> None:
+    """Empty the write-ahead log if it is longer than `least` bytes and nobody reads an older state; waits for none."""
+    with suppress(OSError, apsw.Error):
+        if os.stat(connection.filename + "-wal").st_size <= least:  # noqa: PTH116 - SQLite gives a string
+            return
+        connection.set_busy_timeout(0)
+        try:
+            _pragma(connection, "wal_checkpoint(truncate)")
+        finally:
+            connection.set_busy_timeout(BUSY_MS)
 
 
 @contextmanager
@@ -341,19 +271,6 @@ def _check_identity(connection: apsw.Connection, file: Path) -> None:
 def _pragma(connection: apsw.Connection, assignment: str) -> None:
     # apsw runs lazily: a pragma takes effect only when its answer is fetched.
     connection.execute(f"PRAGMA {assignment}").fetchall()
-
-
-def _key(root: Path) -> str:
-    """Folder name for a vault: readable, and different for every real path."""
-    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", root.name)[:40].strip("-.") or "vault"
-    return f"{readable}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}"
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return [file.name for file in folder.iterdir()]
-    except OSError:
-        return []
 
 
 def now_ns() -> int:

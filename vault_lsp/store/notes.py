@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 import apsw
@@ -35,6 +35,7 @@ class Known(NamedTuple):
     inode: int | None
     scanned_ns: int
     hash: bytes | None
+    made_by: str | None
     skipped: str | None
 
 
@@ -55,7 +56,7 @@ def known(connection: apsw.Connection) -> dict[NotePath, Known]:
     return {
         row[0]: Known(*row[1:])
         for row in connection.execute(
-            "SELECT path, id, size, mtime_ns, ctime_ns, inode, scanned_ns, hash, skipped FROM documents"
+            "SELECT path, id, size, mtime_ns, ctime_ns, inode, scanned_ns, hash, made_by, skipped FROM documents"
         )
     }
 
@@ -63,7 +64,8 @@ def known(connection: apsw.Connection) -> dict[NotePath, Known]:
 def known_at(connection: apsw.Connection, path: NotePath) -> Known | None:
     """What is known of one note."""
     row = connection.execute(
-        "SELECT id, size, mtime_ns, ctime_ns, inode, scanned_ns, hash, skipped FROM documents WHERE path = ?", (path,)
+        "SELECT id, size, mtime_ns, ctime_ns, inode, scanned_ns, hash, made_by, skipped FROM documents WHERE path = ?",
+        (path,),
     ).fetchone()
     return Known(*row) if row else None
 
@@ -73,7 +75,7 @@ def known_below(connection: apsw.Connection, path: NotePath) -> dict[NotePath, K
     return {
         row[0]: Known(*row[1:])
         for row in connection.execute(
-            "SELECT path, id, size, mtime_ns, ctime_ns, inode, scanned_ns, hash, skipped FROM documents"
+            "SELECT path, id, size, mtime_ns, ctime_ns, inode, scanned_ns, hash, made_by, skipped FROM documents"
             " WHERE path = ?1 OR (path > ?1 || '/' AND path < ?1 || '0')",  # '0' follows '/'
             (path,),
         )
@@ -97,6 +99,16 @@ def known_files_below(connection: apsw.Connection, path: NotePath) -> dict[NoteP
         "SELECT path, kind, reason FROM files WHERE path = ?1 OR (path > ?1 || '/' AND path < ?1 || '0')", (path,)
     )
     return {path: (kind, reason) for path, kind, reason in asked}
+
+
+def walked(connection: apsw.Connection) -> bool:
+    """Whether the names of the whole vault were ever written."""
+    return bool(one(connection, "SELECT value FROM meta WHERE key = 'walked'")[0])
+
+
+def serial(connection: apsw.Connection) -> str:
+    """A text that no other index has."""
+    return cast(str, one(connection, "SELECT value FROM meta WHERE key = 'serial'")[0])
 
 
 def names_version(connection: apsw.Connection) -> int:
@@ -243,11 +255,11 @@ def changes(connection: apsw.Connection) -> int:
     return cast(int, one(connection, "SELECT value FROM meta WHERE key = 'changes'")[0])
 
 
-_VERSIONS = "SELECT id, hash FROM documents WHERE title IS NOT NULL"
+_VERSIONS = "SELECT id, CAST(hash || made_by AS BLOB) FROM documents WHERE title IS NOT NULL"
 
 
 def versions(connection: apsw.Connection) -> dict[int, bytes]:
-    """The content hash of every indexed note, by document."""
+    """What the rows of every indexed note depend on, its bytes and our code, by document."""
     return dict(cast("Iterable[tuple[int, bytes]]", connection.execute(_VERSIONS)))
 
 
@@ -337,11 +349,3 @@ def _link(row: Sequence[Any]) -> Link:
     return Link(
         *(kind, target, path, subpath, display, bool(embed)), *(place, target_place, subpath_place), bool(comment)
     )
-
-
-def frontmatter_of(connection: apsw.Connection, document: int) -> Mapping[str, object]:
-    """The front matter of a document."""
-    return {
-        key: json.loads(value)
-        for key, value in connection.execute("SELECT key, value FROM frontmatter WHERE document = ?", (document,))
-    }

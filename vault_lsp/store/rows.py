@@ -19,6 +19,13 @@ from vault_lsp.store.notes import area, file_stem, known_at
 Values = tuple[object, ...]
 
 
+class Version(NamedTuple):
+    """What the rows of a note depend on beside its path: the SHA-256 of its bytes and the code that made them."""
+
+    hash: bytes | None
+    made_by: str | None
+
+
 class Rows(NamedTuple):
     """All rows of one note but for their document id, ready to be written; made in a worker process."""
 
@@ -95,9 +102,9 @@ def rows(note: Note, chunks: Iterable[Chunk]) -> Rows:
             )
         )
     stem = file_stem(note.path)
-    named = [("title", note.title), *(("alias", alias) for alias in note.aliases)]
+    names = [("title", note.title), *(("alias", alias) for alias in note.aliases)]
     if name_key(stem) != name_key(note.title):
-        named.append(("file", stem))
+        names.append(("file", stem))
     return Rows(
         title=note.title,
         title_place=pack((note.title_place,)),
@@ -120,7 +127,7 @@ def rows(note: Note, chunks: Iterable[Chunk]) -> Rows:
         frontmatter=[(key, json.dumps(value, ensure_ascii=False)) for key, value in (note.frontmatter or {}).items()],
         names=[
             ((kind, name, name_key(name)), (terms.words, terms.bigrams))
-            for kind, name in named
+            for kind, name in names
             for terms in (index_terms(name),)
         ],
         chunks=written,
@@ -141,7 +148,8 @@ def put(connection: apsw.Connection, document: int, written: Rows) -> bool:
     if one(connection, "SELECT title IS NOT NULL FROM documents WHERE id = ?", (document,))[0]:
         clear(connection, document)
     connection.execute(
-        "UPDATE documents SET title = ?, title_place = ? WHERE id = ?", (written.title, written.title_place, document)
+        "UPDATE documents SET title = ?, title_place = ?, skipped = NULL WHERE id = ?",
+        (written.title, written.title_place, document),
     )
     for table, statement in _ORDINAL_TABLES.items():
         values: list[Values] = getattr(written, table)
@@ -181,31 +189,26 @@ def remove(connection: apsw.Connection, document: int) -> None:
 
 
 def put_skipped(
-    connection: apsw.Connection,
-    path: NotePath,
-    reason: str,
-    stamp: Stamp | None,
-    digest: bytes | None,
-    scanned_ns: int,
+    connection: apsw.Connection, path: NotePath, reason: str, stamp: Stamp | None, version: Version, scanned_ns: int
 ) -> None:
     """Record a note that can't be indexed. It stays a target for links; what was indexed of it before goes.
 
-    Without a digest nobody has read it, and it is tried again at the next look.
+    Without a hash nobody has read it, and it is tried again at the next look.
     """
     add_name(connection, path, scanned_ns)
     known = known_at(connection, path)
     assert known is not None
     clear(connection, known.document)
-    put_stamp(connection, known.document, stamp or Stamp(0, 0, 0, 0), digest, scanned_ns)
+    put_stamp(connection, known.document, stamp or Stamp(0, 0, 0, 0), version, scanned_ns)
     connection.execute("UPDATE documents SET skipped = ? WHERE id = ?", (reason, known.document))
 
 
-def put_stamp(connection: apsw.Connection, document: int, stamp: Stamp, digest: bytes | None, scanned_ns: int) -> None:
-    """Record the state of the file that the rows of a document were made from."""
+def put_stamp(connection: apsw.Connection, document: int, stamp: Stamp, version: Version, scanned_ns: int) -> None:
+    """Record the state of the file that the rows of a document were made from, or its absence from the index."""
     connection.execute(
-        "UPDATE documents SET size = ?, mtime_ns = ?, ctime_ns = ?, inode = ?, scanned_ns = ?, hash = ?, skipped = NULL"
+        "UPDATE documents SET size = ?, mtime_ns = ?, ctime_ns = ?, inode = ?, scanned_ns = ?, hash = ?, made_by = ?"
         " WHERE id = ?",
-        (*stamp, scanned_ns, digest, document),
+        (*stamp, scanned_ns, *version, document),
     )
 
 
@@ -217,6 +220,11 @@ def put_file(connection: apsw.Connection, path: NotePath, kind: str, reason: str
 def remove_file(connection: apsw.Connection, path: NotePath) -> None:
     """Forget a folder or a file that is no note."""
     connection.execute("DELETE FROM files WHERE path = ?", (path,))
+
+
+def set_walked(connection: apsw.Connection) -> None:
+    """Record that the names of the whole vault are written."""
+    connection.execute("UPDATE meta SET value = 1 WHERE key = 'walked' AND value = 0")
 
 
 def bump_names(connection: apsw.Connection) -> None:
