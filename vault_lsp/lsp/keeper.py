@@ -79,6 +79,7 @@ class Keeper:
         root, ls = self.root, self.ls
         try:
             root.vault = await ls.run(ls.writer, _open, root.folder)
+            ls.vaults.add(root.vault)
             root.first_index = await ls.run(ls.writer, root.vault.needs_first_index)
         except VaultLspError as error:
             ls.show_error(f"{root.folder}: {error}")
@@ -90,6 +91,7 @@ class Keeper:
             if root.vault is None:
                 root.named.set()
                 root.scanned.set()
+        ls.checks.publish_config(root.config_file, root.vault.config_problems)
         try:
             if not root.first_index:
                 await asyncio.sleep(_SCAN_DELAY)
@@ -182,6 +184,7 @@ class Keeper:
         vault, self.root.vault = self.root.vault, None
         if vault is not None:
             await self.ls.run(self.ls.writer, vault.close)
+            self.ls.vaults.discard(vault)
 
     async def status(self) -> dict[str, object]:
         """What the vault holds, in the words of `vault/status`."""

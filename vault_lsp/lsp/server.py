@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcInternalError
@@ -28,7 +28,7 @@ from pygls.protocol import default_converter
 
 from vault_lsp import __version__
 from vault_lsp.core.model import NotePath
-from vault_lsp.errors import VaultLspError
+from vault_lsp.errors import Cancelled, VaultLspError
 from vault_lsp.lsp import convert, transport
 from vault_lsp.lsp.checks import Checks
 from vault_lsp.lsp.keeper import Keeper
@@ -36,9 +36,7 @@ from vault_lsp.lsp.lone import LoneView, parse_lone
 from vault_lsp.lsp.look import Look
 from vault_lsp.lsp.protocol import Json, RequestFailed, VaultProtocol, encode
 from vault_lsp.lsp.session import Document, Root, Session
-
-if TYPE_CHECKING:
-    pass
+from vault_lsp.service import Vault
 
 log = logging.getLogger(__name__)
 
@@ -83,6 +81,8 @@ class VaultServer(LanguageServer):
         #: Called once when the session ends.
         self.at_stop: list[Callable[[], None]] = []
         self.keepers: dict[str, Keeper] = {}
+        #: Every open vault, also of folders that were just removed.
+        self.vaults: set[Vault] = set()
         self.checks = Checks(self)
         self._adopts = False
         self._adopting: dict[str, asyncio.Task[None]] = {}
@@ -120,6 +120,8 @@ class VaultServer(LanguageServer):
         async def guarded() -> None:
             try:
                 await work
+            except Cancelled:
+                return
             except VaultLspError as error:
                 log.warning("%s: %s", name, error)
             except Exception:  # the boundary of a background task
@@ -128,6 +130,7 @@ class VaultServer(LanguageServer):
         task = asyncio.get_running_loop().create_task(guarded(), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # one that was cancelled before its first step complains
         if self.stopping.is_set():
             task.cancel()
         return task
@@ -291,8 +294,11 @@ class VaultServer(LanguageServer):
         """Waits for work in threads after the loop has ended; False when something did not stop in time."""
         for pool in (self.readers, self.writer, self.scanner):
             pool.shutdown(wait=False, cancel_futures=True)
-        late = wait(list(self._running), _GRACE_SECONDS).not_done
-        return not late
+        if wait(list(self._running), _GRACE_SECONDS).not_done:
+            return False
+        for vault in self.vaults:
+            vault.close()
+        return True
 
 
 def run(tcp: tuple[str, int] | None = None) -> int:
