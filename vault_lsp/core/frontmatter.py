@@ -119,8 +119,10 @@ class _Reader:
         title: Named | None = None
         aliases: list[str] = []
         tags: list[Named] = []
+        # Of a repeated key the last value counts, here as among the properties.
+        last = {key.value: node for key, node in root if isinstance(key, Scalar)}
         for key, node in root:
-            if not isinstance(key, Scalar):
+            if not isinstance(key, Scalar) or last[key.value] is not node:
                 continue
             name = key.value
             match name.lower():
