@@ -9,21 +9,23 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
 from vault_lsp import __version__
 from vault_lsp.cli import output
 from vault_lsp.cli.output import print_json, say, shown, warn
-from vault_lsp.cli.paths import file_lines, hint, lines_of, vault_file, vault_file_or_folder, vault_root
+from vault_lsp.cli.paths import file_lines, lines_of, vault_file, vault_file_or_folder, vault_root
+from vault_lsp.cli.pending import is_below, pending, wanted_paths
 from vault_lsp.errors import IndexBusy, IndexReadOnly, NotFound
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from click.shell_completion import CompletionItem
 
     from vault_lsp.core.model import NotePath
     from vault_lsp.indexer import Reconciled
@@ -77,6 +79,8 @@ def _as_json(command: _Command) -> _Command:
 
 def _files(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Let the shell complete file names itself."""
+    from click.shell_completion import CompletionItem
+
     return [CompletionItem(incomplete, type="file")]
 
 
@@ -97,11 +101,11 @@ def index(
     if rebuild and (paths or dry_run):
         raise click.UsageError("--rebuild goes with neither PATH nor --dry-run")
     if dry_run:
-        _print_pending(_pending(vault_root(context, folder), paths), as_json)
+        _print_pending(pending(vault_root(context, folder), paths), as_json)
         return
     started = time.perf_counter()
     with _vault(context, folder) as vault:
-        wanted = _wanted(vault, paths)
+        wanted = wanted_paths(vault, paths)
         with output.progress_bar() as progress:
             done = vault.rebuild(progress=progress) if rebuild else vault.reconcile(wanted, progress=progress)
         _print_reconciled(vault, done, wanted, time.perf_counter() - started, as_json)
@@ -361,52 +365,6 @@ def _sync(vault: Vault) -> None:
     output.warn_skipped(done.skipped)
 
 
-def _wanted(vault: Vault, typed: Sequence[str]) -> list[NotePath] | None:
-    """The paths to look at; None for the whole vault."""
-    paths = list(dict.fromkeys(path for each in typed for path in hint(vault, each)))
-    return None if not typed or "" in paths else paths
-
-
-def _pending(root: Path, typed: Sequence[str]) -> dict[str, list[NotePath]]:
-    """What a reconcile would do to which note. Makes no index where there is none."""
-    from vault_lsp.service import Vault
-    from vault_lsp.vault import walk
-
-    vault = Vault(root)
-    wanted = _wanted(vault, typed)
-    if vault.index.file.exists():
-        with closing(Vault.open(root)) as vault:
-            found = vault.pending()
-        changed = [entry.path for entry, known in found.stale if _differs(root / entry.path, known.hash)]
-        listed = {
-            "added": [entry.path for entry in found.new],
-            "changed": changed,
-            "removed": [path for path, _ in found.gone],
-        }
-    else:
-        new = [entry.path for entry in walk(vault.rules) if entry.kind == "note" and entry.skipped is None]
-        listed = {"added": new, "changed": [], "removed": []}
-    return {
-        what: sorted(path for path in paths if wanted is None or _below(path, wanted)) for what, paths in listed.items()
-    }
-
-
-def _differs(file: Path, known: bytes | None) -> bool:
-    """Whether a file whose stamp is another one, or too young to be trusted, holds other bytes than those indexed."""
-    import hashlib
-
-    from vault_lsp.vault import read
-
-    try:
-        return hashlib.sha256(read(file)[0]).digest() != known
-    except OSError:
-        return True
-
-
-def _below(path: NotePath, wanted: Sequence[NotePath]) -> bool:
-    return any(path == each or path.startswith(f"{each}/") for each in wanted)
-
-
 def _print_pending(listed: dict[str, list[NotePath]], as_json: bool) -> None:
     if as_json:
         print_json({"schema": SCHEMA, "dry_run": True, **listed})
@@ -423,7 +381,7 @@ def _print_reconciled(
     with vault.view() as view:
         skipped = view.skipped()
     if wanted is not None:
-        skipped = {path: reason for path, reason in skipped.items() if _below(path, wanted)}
+        skipped = {path: reason for path, reason in skipped.items() if is_below(path, wanted)}
     output.warn_skipped(skipped)
     if as_json:
         print_json(
