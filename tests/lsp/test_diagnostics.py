@@ -260,6 +260,8 @@ def test_a_client_that_pulls_is_asked_to_when_the_vault_changes(session: Make) -
     here = session("=== a.md\n[[b]]\n", PULLING)
     here.open("a.md")
     assert len(pull(here, "a.md")["items"]) == 1
+    here.client.wait_for(lambda: [x for x in here.client.notified("vault/status") if x["phase"] == "idle"])
+    time.sleep(0.2)  # the first index asks as well
     here.client.asked.clear()
     write(here.root, {"b.md": "# B\n"})
     watched(here, ("b.md", 1))
@@ -383,3 +385,15 @@ def test_a_changed_config_is_taken_up(opened: Make) -> None:
     watched(here, (".vault-lsp/config.yaml", 1))
     uri = here.uri("a.md")
     here.client.wait_for(lambda: [x["severity"] for x in here.client.published(uri) or []] == [4])
+
+
+def test_what_has_no_effect_in_a_config_is_shown_there(opened: Make) -> None:
+    here = opened("=== .vault-lsp/config.yaml\ngitignore: true\nunheard_of: 1\n=== a.md\n[[gone]]\n")
+    config = ".vault-lsp/config.yaml"
+    here.client.wait_for(lambda: here.client.published(here.uri(config)))
+    (problem,) = here.client.published(here.uri(config)) or []
+    assert (problem["code"], problem["range"]["start"]) == ("config", {"line": 1, "character": 0})
+    assert "unheard_of" in problem["message"]
+    write(here.root, {config: "gitignore: true\n"})
+    watched(here, (config, 2))
+    here.wait_for_findings(config, [])

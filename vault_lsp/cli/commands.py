@@ -323,7 +323,7 @@ def doctor(context: click.Context, verify: bool, prune: bool, folder: str | None
 @click.option("--allow-remote", is_flag=True, help="Let --tcp listen on an address that others can reach.")
 def lsp(tcp: str | None, allow_remote: bool) -> int:
     """Run the language server."""
-    from vault_lsp.lsp.server import serve
+    from vault_lsp.lsp import serve
 
     if tcp is None:
         return serve()

@@ -43,6 +43,7 @@ class Keeper:
         self._scan_wanted = False
         self._draining = False
         self._scanning = asyncio.Lock()
+        self._large = False
         self._phase = "scanning"
         self._status_at = 0.0
         self._task = ls.spawn(self._live(), f"vault {root.folder}")
@@ -78,6 +79,7 @@ class Keeper:
         root, ls = self.root, self.ls
         try:
             root.vault = await ls.run(ls.writer, _open, root.folder)
+            ls.vaults.add(root.vault)
             root.first_index = await ls.run(ls.writer, root.vault.needs_first_index)
         except VaultLspError as error:
             ls.show_error(f"{root.folder}: {error}")
@@ -89,10 +91,12 @@ class Keeper:
             if root.vault is None:
                 root.named.set()
                 root.scanned.set()
+        ls.checks.publish_config(root.config_file, root.vault.config_problems)
         try:
-            watch.start(root, lambda found: ls.call(self.touch, found), lambda: ls.call(self.rescan))
             if not root.first_index:
                 await asyncio.sleep(_SCAN_DELAY)
+            # Before the scan, so that no change falls between the two.
+            watch.start(root, lambda found: ls.call(self.touch, found), lambda: ls.call(self.rescan))
             await self._scan()
         finally:
             root.named.set()
@@ -113,8 +117,8 @@ class Keeper:
 
             self._tell("scanning", 0, 0)
             try:
-                size = await ls.run(ls.scanner, _pending_bytes, vault)
-                reconcile = vault.reconcile if size < _CHILD_BYTES else vault.reconcile_in_child
+                self._large = await ls.run(ls.scanner, _pending_bytes, vault) > _CHILD_BYTES
+                reconcile = vault.reconcile_in_child if self._large else vault.reconcile
                 await ls.run(ls.scanner, reconcile, progress=progress, cancelled=root.closed.is_set)
             except Cancelled:
                 return
@@ -132,7 +136,8 @@ class Keeper:
         await self._tell_idle()
 
     def _progressed(self, step: Progress, shown: WorkDone | None) -> None:
-        if step.phase == "indexing" and not self.root.named.is_set():
+        # What is indexed in a moment is waited for as a whole.
+        if self._large and step.phase == "indexing" and not self.root.named.is_set():
             self.root.named.set()
             self.ls.index_changed(self.root)
         if shown is not None:
@@ -179,6 +184,7 @@ class Keeper:
         vault, self.root.vault = self.root.vault, None
         if vault is not None:
             await self.ls.run(self.ls.writer, vault.close)
+            self.ls.vaults.discard(vault)
 
     async def status(self) -> dict[str, object]:
         """What the vault holds, in the words of `vault/status`."""
