@@ -21,12 +21,13 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote, urlparse
 
-from vault_lsp.core.model import NotePath
+from vault_lsp.core.model import Found, NotePath
 from vault_lsp.service import Vault
 
 PROBES = 20
@@ -94,7 +95,7 @@ class Client:
         self.notify("initialized", {})
         validate = {"enabled": True, **{f"{kind}.enabled": "warning" for kind in ("fileLinks", "fragmentLinks")}}
         validate |= {"referenceLinks": {"enabled": "warning"}, "fragmentLinks": {"enabled": "warning"}}
-        validate |= {"fileLinks": {"enabled": "warning", "markdownFragmentLinks": "warning"}, "ignoreLinks": []}
+        validate |= {"fileLinks": {"enabled": "warning", "markdownFragmentLinks": "warning"}, "ignoredLinks": []}
         validate |= {"unusedLinkDefinitions": {"enabled": "hint"}, "duplicateLinkDefinitions": {"enabled": "warning"}}
         self.notify("workspace/didChangeConfiguration", {"settings": {"markdown": {"validate": validate}}})
         return taken
@@ -147,7 +148,7 @@ class Client:
             return [None for _ in params["items"]]
         if method == "markdown/findMarkdownFilesInWorkspace":
             return [self.uri(file.relative_to(self.root).as_posix()) for file in self.root.rglob("*.md")]
-        if not method.startswith("markdown/"):
+        if not method.startswith("markdown/") or "uri" not in params:
             return None
         file = Path(unquote(urlparse(params["uri"]).path))
         if method == "markdown/parse":
@@ -193,20 +194,19 @@ def write_probes(root: Path) -> tuple[list[tuple[str, str]], NotePath, int]:
     vault = Vault.open(root)
     vault.reconcile()
     with vault.view() as view:
-        candidates = view.connection.execute(
-            "SELECT path FROM documents JOIN (SELECT key, count(*) AS n FROM links GROUP BY key ORDER BY n DESC LIMIT 50)"
-            " ON '/' || lower(path) = key || '.md' OR lower(path) = key || '.md'"
-        ).fetchall()
-        counted = [(len(view.backlinks(NotePath(path))), NotePath(path)) for (path,) in candidates]
+        paths = view.paths()
+        counted: Counter[NotePath] = Counter()
+        for path in paths:
+            targets = {found.path for _, found in view.links(path) if isinstance(found, Found)}
+            counted.update(targets - {path})
+        hub, backlinks = counted.most_common(1)[0]
         chosen = random.Random(7)
-        paths = [path for (path,) in view.connection.execute("SELECT path FROM documents ORDER BY path")]
         with_headings = []
         for path in chosen.sample(paths, min(len(paths), 400)):
-            note = view.note(NotePath(path))
+            note = view.note(path)
             slugs = [h.slug for h in note.headings[1:] if h.linkable and h.slug.isascii()] if note else []
             if slugs:
                 with_headings.append(f"/{quote(path)}#{slugs[len(slugs) // 2]}")
-        backlinks, hub = max(counted or [(len(view.backlinks(NotePath(p))), NotePath(p)) for p in paths[:200]])
     vault.close()
     folder = root / "probes"
     folder.mkdir()
