@@ -5,26 +5,35 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from contextlib import closing
 from pathlib import Path
 
-import apsw
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from vault_lsp.core.links import Names, resolve
 from vault_lsp.core.model import Found, NotePath
-from vault_lsp.errors import VaultLspError
 from vault_lsp.service import Vault
-from vault_lsp.store import compare, db, notes
+from vault_lsp.store import notes
 
 #: Memory where there is some: an index that is made and thrown away needs no disk.
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 FOLDERS = ("", "a/", "A/", "a/b/", "c.md/", "tmp/", ".x/")
 NAMES = ("n.md", "N.md", "m.MD", "ü.md", "ü.md", "pic.png", "a", "c.md")
-WORDS = ("[[n]]", "[[N|x]]", "[[a/n]]", "[y](n.md)", "![[pic.png]]", "[[m#h]]", "[[other]]", "#tag", "# h", "word 知识", "[[c]]")
+WORDS = (
+    "[[n]]",
+    "[[N|x]]",
+    "[[a/n]]",
+    "[y](n.md)",
+    "![[pic.png]]",
+    "[[m#h]]",
+    "[[other]]",
+    "#tag",
+    "# h",
+    "word 知识",
+    "[[c]]",
+)
 
 paths = st.builds(lambda folder, name: folder + name, st.sampled_from(FOLDERS), st.sampled_from(NAMES))
 bodies = st.lists(st.sampled_from(WORDS), max_size=4).map("\n\n".join)
@@ -69,7 +78,7 @@ class Life(RuleBasedStateMachine):
     # What happens on disk -------------------------------------------------------------------------------------------
 
     @rule(path=paths, content=contents, told=st.booleans())
-    def write(self, path: str, content: bytes, told: bool) -> None:
+    def write(self, path: str, content: bytes, *, told: bool) -> None:
         file = self.root / path
         for folder in reversed(file.relative_to(self.root).parents):
             if (self.root / folder).is_file():
@@ -81,7 +90,7 @@ class Life(RuleBasedStateMachine):
         self.tell(told, file)
 
     @rule(number=st.integers(0, 99), head=aliases, body=bodies, told=st.booleans())
-    def rewrite(self, number: int, head: str, body: str, told: bool) -> None:
+    def rewrite(self, number: int, head: str, body: str, *, told: bool) -> None:
         file = self.existing(number)
         if file is not None:
             file.write_text(head + body, "utf-8")
@@ -95,7 +104,7 @@ class Life(RuleBasedStateMachine):
         self.whole()
 
     @rule(number=st.integers(0, 99), told=st.booleans())
-    def edit_unseen(self, number: int, told: bool) -> None:
+    def edit_unseen(self, number: int, *, told: bool) -> None:
         """Same size, and the time set back to what it was."""
         file = self.existing(number)
         if file is not None and (data := file.read_bytes()):
@@ -115,10 +124,10 @@ class Life(RuleBasedStateMachine):
         if not file.exists():
             return
         file.rename(target)
-        self.tell(bool(told), *([file] if told != "new" else []), *([target] if told != "old" else []))
+        self.tell(told, *([file] if told != "new" else []), *([target] if told != "old" else []))
 
     @rule(number=st.integers(0, 99), told=st.booleans())
-    def delete(self, number: int, told: bool) -> None:
+    def delete(self, number: int, *, told: bool) -> None:
         file = self.existing(number, folders=True)
         if file is not None:
             if file.is_dir():
@@ -129,11 +138,15 @@ class Life(RuleBasedStateMachine):
 
     # What happens to the index --------------------------------------------------------------------------------------
 
-    def tell(self, told: bool, *files: Path) -> None:
+    def tell(self, told: object, *files: Path) -> None:
         if told:
             self.vault.reconcile([NotePath(file.relative_to(self.root).as_posix()) for file in files])
 
-    @rule(hints=st.lists(paths | st.sampled_from(("", ".", "a", "a/", "/", "../x.md", "a//n.md", "c.md", "\0", "\ud800")), max_size=3))
+    @rule(
+        hints=st.lists(
+            paths | st.sampled_from(("", ".", "a", "a/", "/", "../x.md", "a//n.md", "c.md", "\0", "\ud800")), max_size=3
+        )
+    )
     def hint(self, hints: list[str]) -> None:
         self.vault.reconcile(map(NotePath, hints))
 
@@ -146,7 +159,10 @@ class Life(RuleBasedStateMachine):
         with vault.view() as view:
             everything = view.paths()
             names = Names.of(
-                [*everything, *(path for path, (kind, _) in notes.known_files(view.connection).items() if kind == "file")],
+                [
+                    *everything,
+                    *(path for path, (kind, _) in notes.known_files(view.connection).items() if kind == "file"),
+                ],
                 [path for path, (kind, _) in notes.known_files(view.connection).items() if kind == "folder"],
                 [(alias, path) for path in everything for alias in notes.aliases(view.connection, path)],
             )
@@ -172,7 +188,7 @@ class Life(RuleBasedStateMachine):
         self.vaults.pop().close()
 
     @rule(after=st.integers(0, 3), whole=st.booleans())
-    def killed(self, after: int, whole: bool) -> None:
+    def killed(self, after: int, *, whole: bool) -> None:
         """The process dies in the middle of a transaction, after so many of its statements that write."""
         vault = Vault.open(self.root)
         left = [after * 7]
