@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import apsw
 
-from vault_lsp.core.model import NotePath, Stamp
+from vault_lsp.core.model import NotePath
 from vault_lsp.errors import Cancelled
 from vault_lsp.prepare import MADE_BY, Prepared, Task, prepare_all
 from vault_lsp.store import notes, rows
@@ -67,7 +67,9 @@ FileState = tuple[str, str | None]
 class Difference(NamedTuple):
     """What the working tree has that the index has not, and the other way round.
 
-    `files` are the folders and the files that are no notes: kind, and the reason where one can't be read.
+    `files` are the folders and the files that are no notes: kind, and the reason where one can't be read. `racy` are
+    notes that may differ without showing it: they changed so shortly before the last look that their bytes must be
+    compared.
     """
 
     new: list[Entry]
@@ -76,9 +78,10 @@ class Difference(NamedTuple):
     skipped: list[Entry]
     files: dict[NotePath, FileState]
     files_gone: list[NotePath]
+    racy: list[tuple[Entry, Known]]
 
     def __bool__(self) -> bool:
-        return any(self)
+        return any(self[:-1])
 
 
 class Scan(NamedTuple):
@@ -143,6 +146,7 @@ def difference(scan: Scan) -> Difference:
     new: list[Entry] = []
     stale: list[tuple[Entry, Known]] = []
     skipped: list[Entry] = []
+    racy: list[tuple[Entry, Known]] = []
     present: dict[NotePath, FileState] = {}
     left = dict(scan.known)
     for entry in scan.entries:
@@ -153,14 +157,15 @@ def difference(scan: Scan) -> Difference:
                     skipped.append(entry)
             elif known is None:
                 new.append(entry)
-            elif _differs(entry.stamp, known, started_ns):
+            elif known.hash is None or known.made_by != MADE_BY or entry.stamp != known[1:5]:
                 stale.append((entry, known))
+            elif _is_racy(known, started_ns):
+                racy.append((entry, known))
         else:
             present[entry.path] = (entry.kind, entry.skipped)
     files = {path: state for path, state in present.items() if scan.files.get(path) != state}
-    return Difference(
-        new, stale, list(left.items()), skipped, files, [path for path in scan.files if path not in present]
-    )
+    files_gone = [path for path in scan.files if path not in present]
+    return Difference(new, stale, list(left.items()), skipped, files, files_gone, racy)
 
 
 def reconcile(
@@ -206,14 +211,15 @@ class _Round:
         found = difference(scan)
         if found or scan.whole:
             self._write_names(found, whole=scan.whole)
+        looked_at = [*found.stale, *found.racy]
         self._before = {
-            **dict.fromkeys(entry.path for entry in found.new),
-            **{e.path: known for e, known in found.stale},
+            **{entry.path: None for entry in found.new},
+            **{entry.path: known for entry, known in looked_at},
         }
         tasks = [Task(entry.path, entry.stamp.size, None) for entry in found.new if entry.stamp is not None]
         tasks += [
             Task(entry.path, entry.stamp.size, known.hash if known.made_by == MADE_BY else None)
-            for entry, known in found.stale
+            for entry, known in looked_at
             if entry.stamp is not None
         ]
         if not tasks:
@@ -314,11 +320,6 @@ def _concerns_all(rules: Rules, path: str) -> bool:
     return rules.follow_symlinks and (rules.passes_link(path) or (rules.root / path).is_symlink())
 
 
-def _differs(stamp: Stamp | None, known: Known, started_ns: int) -> bool:
-    if stamp is None or known.hash is None or known.made_by != MADE_BY:
-        return True
-    if stamp != known[1:5]:
-        return True
-    # Same size, same time: an edit within the clock's tick is seen by its hash alone. A time in the future is a
-    # clock that was set back; it is no reason to read the file again for ever.
+def _is_racy(known: Known, started_ns: int) -> bool:
+    # A time in the future is a clock that was set back; it is no reason to read the file again for ever.
     return known.mtime_ns is not None and known.scanned_ns - _RACY_NS <= known.mtime_ns <= started_ns

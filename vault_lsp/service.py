@@ -222,6 +222,7 @@ class Vault:
                 file = Path(folder) / self.index.file.name
                 db.create(file, self.root)
                 with closing(db.connect(file, writable=True)) as fresh:
+                    fresh.pragma("synchronous", "off")
                     indexer.reconcile(fresh, self.rules, indexer.scan_all(fresh, self.rules))
                     return compare.differences(connection, fresh)
 

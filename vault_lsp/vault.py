@@ -289,7 +289,10 @@ def safe_file(rules: Rules, path: str) -> tuple[NotePath, Path]:
 
 def printable(path: str) -> str:
     """A path that any terminal and any JSON reader takes: undecodable bytes and control characters are escaped."""
-    shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    try:
+        shown = path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        shown = path.encode("utf-8", "backslashreplace").decode("utf-8")
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in shown)
 
 

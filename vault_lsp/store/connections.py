@@ -40,6 +40,7 @@ class Connections:
         self._readers: list[apsw.Connection] = []
         self._reading: Identity | None = None
         self._writer: tuple[Identity, apsw.Connection] | None = None
+        self._suspect: Identity | None = None
         self._closed = False
 
     def open(self) -> None:
@@ -85,8 +86,12 @@ class Connections:
         try:
             with db.translated(identity.file):
                 yield connection
-        except VaultLspError as error:
-            self._give_back(connection, None if isinstance(error, IndexDamaged) else identity)
+        except IndexDamaged:
+            self._suspect = identity
+            self._give_back(connection, None)
+            raise
+        except VaultLspError:
+            self._give_back(connection, identity)
             raise
         except BaseException:
             self._give_back(connection, None)
@@ -107,6 +112,10 @@ class Connections:
             sealed = self.index.sealed()
             try:
                 with db.translated(identity.file):
+                    if self._suspect == identity:
+                        # A reader met damage that a writer may never touch.
+                        db.check(connection, identity.file)
+                        self._suspect = None
                     yield connection
             finally:
                 db.shrink(connection)
