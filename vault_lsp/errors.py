@@ -52,3 +52,9 @@ class Cancelled(VaultLspError):
     """The caller no longer wants the answer."""
 
     code = "cancelled"
+
+
+class NotInMemory(VaultLspError):
+    """The answer needs the index or the disk, which the caller must not wait for."""
+
+    code = "not-in-memory"

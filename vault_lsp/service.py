@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import apsw
 
@@ -19,7 +19,7 @@ from vault_lsp.config import load_config
 from vault_lsp.core.links import Anchors, Names
 from vault_lsp.core.model import Note, NotePath
 from vault_lsp.core.text import Text
-from vault_lsp.errors import Cancelled, IndexDamaged
+from vault_lsp.errors import Cancelled, IndexDamaged, NotInMemory
 from vault_lsp.indexer import Progress, Reconciled
 from vault_lsp.prepare import parse_decoded
 from vault_lsp.store import compare, db, notes, place
@@ -42,6 +42,13 @@ class _Known(NamedTuple):
     names: Names
     anchors: dict[NotePath, Anchors | None]
     symbols: SymbolTable
+
+
+class _Nothing:
+    """In the place of a connection: whoever needs one is told that it isn't there."""
+
+    def __getattr__(self, name: str) -> object:
+        raise NotInMemory(name)
 
 
 class Vault:
@@ -177,6 +184,16 @@ class Vault:
                 raise Cancelled("the request was cancelled") from error
             finally:
                 connection.set_progress_handler(None)
+
+    def memory(self, overlay: Mapping[NotePath, Note]) -> View:
+        """A look at what earlier views have brought into memory, and open buffers; NotInMemory for all else."""
+        known = self._known
+
+        def read(path: NotePath) -> Text | None:
+            raise NotInMemory(path)
+
+        nothing = cast(apsw.Connection, _Nothing())
+        return View(nothing, known.names, known.anchors, known.symbols, read, overlay, self.config, lambda: None)
 
     def data_version(self) -> tuple[str, int]:
         """Changes whenever any process changed the index, or put another one in its place."""

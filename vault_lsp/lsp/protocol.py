@@ -73,6 +73,11 @@ class VaultProtocol(LanguageServerProtocol):
 
     _server: VaultServer
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        #: Requests that may be answered from memory, before their parameters are made into types: None means no.
+        self.quick: dict[str, Callable[[VaultServer, Any], Json | None]] = {}
+
     @property
     def was_shut_down(self) -> bool:
         """Whether the client has sent `shutdown`."""
@@ -111,8 +116,8 @@ class VaultProtocol(LanguageServerProtocol):
         method, request = str(message["method"]), "id" in message
         try:
             self._admit(method, request=request)
-            if method == types.TEXT_DOCUMENT_DEFINITION and request:
-                known = self._server.recall(message.get("params"))
+            if request and method in self.quick:
+                known = self.quick[method](self._server, message.get("params"))
                 if known is not None:
                     self._send_response(message["id"], known)
                     return

@@ -28,12 +28,13 @@ from pygls.protocol import default_converter
 
 from vault_lsp import __version__
 from vault_lsp.core.model import NotePath
-from vault_lsp.errors import Cancelled, VaultLspError
+from vault_lsp.errors import Cancelled, NotInMemory, VaultLspError
 from vault_lsp.lsp import convert, transport
 from vault_lsp.lsp.checks import Checks
 from vault_lsp.lsp.keeper import Keeper
 from vault_lsp.lsp.lone import LoneView, parse_lone
 from vault_lsp.lsp.look import Look
+from vault_lsp.lsp.memory import Memory
 from vault_lsp.lsp.protocol import Json, RequestFailed, VaultProtocol, encode
 from vault_lsp.lsp.session import Document, Root, Session
 from vault_lsp.service import Vault
@@ -50,8 +51,6 @@ _READERS = 8
 #: answer from what there is.
 _NAMES_SECONDS = 10.0
 _INDEX_SECONDS = 8.0
-#: Definitions kept for the same question.
-_MOST_REMEMBERED = 1_000
 #: How long work in threads may take to notice that the server ends.
 _GRACE_SECONDS = 3.0
 
@@ -90,9 +89,7 @@ class VaultServer(LanguageServer):
         self._adopting: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running: set[Future[Any]] = set()
-        #: Answers to definition requests, good for one state of the session.
-        self._remembered: dict[tuple[str, int, int], Json] = {}
-        self._remembered_in: object = None
+        self._memory = Memory(self.session)
 
     def end(self, code: int) -> None:
         """Ends the process with `code`; the first call decides."""
@@ -151,29 +148,15 @@ class VaultServer(LanguageServer):
         """What a job makes of one document, as JSON; None for a document that nobody has opened and no vault holds."""
         return await self.read(uri, lambda look: encode(job(look)), whole=whole)
 
-    def recall(self, params: Any) -> Json | None:
-        """The answer to a definition request, where nothing has changed since the same was asked.
-
-        Editors ask at every move of the mouse over a link. Takes the request as it came, which may be anything.
-        """
-        if self._remembered_in != self.session.state:
+    def from_memory(self, uri: str, job: Callable[[Look], object]) -> Json | None:
+        """What a job makes of an open buffer without leaving the loop; None where something must be read for it."""
+        look = self._memory.look(uri)
+        if look is None:
             return None
-        with suppress(TypeError, KeyError):
-            position = params["position"]
-            return self._remembered.get((params["textDocument"]["uri"], position["line"], position["character"]))
-        return None
-
-    async def answer_definition(self, uri: str, position: types.Position, job: Callable[[Look], object]) -> Json | None:
-        """As `answer`, and kept for `recall`."""
-        before = self.session.state
-        found = await self.answer(uri, job)
-        root = self.session.root_of(convert.file_of(uri))
-        settled = root is None or root.scanned.is_set() or not root.first_index
-        if settled and self.session.state == before:
-            if self._remembered_in != before or len(self._remembered) >= _MOST_REMEMBERED:
-                self._remembered_in, self._remembered = before, {}
-            self._remembered[uri, position.line, position.character] = Json("null") if found is None else found
-        return found
+        try:
+            return encode(job(look))
+        except NotInMemory:
+            return None
 
     async def read(self, uri: str, job: Callable[[Look], T], *, whole: bool = False) -> T | None:
         """What a job makes of one document. A job that needs the `whole` vault waits a while for a first index."""
@@ -226,16 +209,20 @@ class VaultServer(LanguageServer):
             lone = LoneView(document.note(NotePath(convert.stem_of(document.uri)), parse_lone))
             return job(Look(lone, lone.path, document, None, client, settings, buffers, stopped))
 
+        revision = root.revision if root is not None else 0
         if root is not None:
             root.readers += 1
         try:
-            return await self.run(self.readers, look)
+            found = await self.run(self.readers, look)
+            if root is not None:
+                root.read_at = max(root.read_at, revision)
         except VaultLspError as error:
             raise RequestFailed(str(error)) from error
         finally:
             cancelled.set()
             if root is not None:
                 root.readers -= 1
+        return found
 
     # Folders --------------------------------------------------------------------------------------------------------
 

@@ -153,6 +153,11 @@ class Document:
             text = text.replace(Span(min(start, end), max(start, end)), new)
         return Document(self.uri, version, text, edited=True)
 
+    @property
+    def parsed(self) -> Note | None:
+        """What the buffer says, where somebody has asked before."""
+        return self._note
+
     def note(self, path: NotePath, parse: Callable[[NotePath, str], Note]) -> Note:
         """What the buffer says as the note at `path`."""
         with self._parsing:
@@ -193,6 +198,8 @@ class Root:
         self.checked: tuple[object, list[Any]] | None = None
         #: Rises whenever the index changes.
         self.revision = 0
+        #: The revision at which the index was last read.
+        self.read_at = -1
         self._paths: dict[str, NotePath | None] = {}
 
     def holds(self, file: str) -> bool:
@@ -215,6 +222,15 @@ class Root:
                 None,
             )
         return self._paths.get(file)
+
+    def known_path(self, file: str) -> NotePath | None:
+        """The same from memory: None too where nobody has asked before."""
+        return self._paths.get(file)
+
+    @property
+    def settled(self) -> bool:
+        """Whether what was read of the index is what it says now, as far as the session knows."""
+        return self.read_at == self.revision and (self.scanned.is_set() or not self.first_index)
 
     def file_of(self, path: NotePath) -> str:
         """The file of a vault path, named the way the client names the folder."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 from lsprotocol import types
 
@@ -18,14 +19,24 @@ from vault_lsp.lsp.server import VaultServer
 def register(ls: VaultServer) -> None:
     """Registers the requests of this file."""
     ls.feature(types.TEXT_DOCUMENT_DEFINITION)(definition)
+    ls.protocol.quick[types.TEXT_DOCUMENT_DEFINITION] = definition_from_memory
     ls.feature(types.TEXT_DOCUMENT_REFERENCES)(references)
     ls.feature(types.TEXT_DOCUMENT_DOCUMENT_LINK)(document_link)
 
 
 async def definition(ls: VaultServer, params: types.DefinitionParams) -> Json | None:
     """What the link under the cursor leads to; null where there is none or it is broken."""
-    job = partial(_definition, position=params.position)
-    return await ls.answer_definition(params.text_document.uri, params.position, job)
+    return await ls.answer(params.text_document.uri, partial(_definition, position=params.position))
+
+
+def definition_from_memory(ls: VaultServer, params: Any) -> Json | None:
+    """The same for a request as it came, before pygls has made types of it; None where that is not enough."""
+    try:
+        uri, at = params["textDocument"]["uri"], params["position"]
+        position = types.Position(int(at["line"]), int(at["character"]))
+    except (TypeError, KeyError, ValueError):
+        return None
+    return ls.from_memory(uri, partial(_definition, position=position)) if isinstance(uri, str) else None
 
 
 async def references(ls: VaultServer, params: types.ReferenceParams) -> Json | None:

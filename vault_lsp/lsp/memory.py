@@ -1,0 +1,52 @@
+"""Answers from memory: what an earlier question has brought in, looked at on the loop without disk or index.
+
+A definition in an open buffer mostly needs nothing else, and the way through a thread would take longer than the
+answer. Whatever is missing raises `NotInMemory`, and the question goes the ordinary way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from vault_lsp.lsp.look import Look
+from vault_lsp.lsp.session import Document, Root, Session
+from vault_lsp.view import View
+
+
+class Memory:
+    """The looks at open buffers that are good for one state of the session. Only the loop uses it."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._state: object = None
+        self._views: dict[int, tuple[View, Mapping[str, Document]] | None] = {}
+
+    def look(self, uri: str) -> Look | None:
+        """A look at an open buffer of a settled vault; None where something must be read first."""
+        session = self._session
+        document = session.document(uri)
+        root = session.root_of(document.file) if document is not None else None
+        if document is None or document.file is None or root is None or not root.settled:
+            return None
+        if session.state != self._state:
+            self._state, self._views = session.state, {}
+        if id(root) not in self._views:
+            self._views[id(root)] = self._view(root)
+        held, path = self._views[id(root)], root.known_path(document.file)
+        if held is None or path is None:
+            return None
+        view, buffers = held
+        return Look(view, path, document, root, session.client, session.settings, buffers, lambda: False)
+
+    def _view(self, root: Root) -> tuple[View, Mapping[str, Document]] | None:
+        overlay = {}
+        documents = self._session.documents_of(root)
+        for each in documents:
+            path = root.known_path(each.file) if each.file is not None else None
+            note = each.parsed
+            if path is None or note is None:
+                return None  # not asked about before
+            overlay[path] = note
+        if root.vault is None:
+            return None
+        return root.vault.memory(overlay), {each.key: each for each in documents}
