@@ -16,7 +16,7 @@ import apsw
 
 from vault_lsp import child, indexer
 from vault_lsp.config import load_config
-from vault_lsp.core.links import Names
+from vault_lsp.core.links import Anchors, Names
 from vault_lsp.core.model import Note, NotePath
 from vault_lsp.core.text import Text
 from vault_lsp.errors import Cancelled, IndexDamaged
@@ -38,9 +38,9 @@ _NO_NOTES: Mapping[NotePath, Note] = {}
 class _Known(NamedTuple):
     """What is kept between questions, with the state of the index that it stems from."""
 
-    serial: str
-    version: int
+    state: notes.State
     names: Names
+    anchors: dict[NotePath, Anchors | None]
     symbols: SymbolTable
 
 
@@ -54,7 +54,7 @@ class Vault:
         self.rules = Rules(root, self.config, (self.index.folder, place.OWN_NAMES))
         self._connections = Connections(self.index, lambda file: take_over(root, file))
         self._guard = threading.Lock()
-        self._known = _Known("", -1, Names.of((), (), ()), SymbolTable())
+        self._known = _Known(notes.State("", -1, -1), Names.of((), (), ()), {}, SymbolTable())
 
     @classmethod
     def open(cls, root: Path) -> Vault:
@@ -171,7 +171,8 @@ class Vault:
             try:
                 with db.snapshot(connection):
                     known = self._known_in(connection)
-                    yield View(connection, known.names, known.symbols, self.text, dict(overlay), self.config, check)
+                    kept = (known.names, known.anchors, known.symbols)
+                    yield View(connection, *kept, self.text, dict(overlay), self.config, check)
             except apsw.InterruptError as error:
                 raise Cancelled("the request was cancelled") from error
             finally:
@@ -180,7 +181,8 @@ class Vault:
     def data_version(self) -> tuple[str, int]:
         """Changes whenever any process changed the index, or put another one in its place."""
         with self._connections.reader() as connection:
-            return notes.serial(connection), notes.changes(connection)
+            state = notes.state(connection)
+            return state.serial, state.changes
 
     def counts(self) -> tuple[int, int]:
         """How many notes are indexed, and how many files could not be."""
@@ -253,14 +255,20 @@ class Vault:
             )
 
     def _known_in(self, connection: apsw.Connection) -> _Known:
-        """The names of this snapshot, kept until they change; the symbols of another index are forgotten."""
-        serial, version = notes.serial(connection), notes.names_version(connection)
+        """What this snapshot makes known, kept until it changes; the symbols of another index are forgotten."""
+        state = notes.state(connection)
         known = self._known
-        if known[:2] != (serial, version):
-            symbols = known.symbols if known.serial == serial else SymbolTable()
-            known = _Known(serial, version, notes.names(connection), symbols)
-            with self._guard:
-                # A slower thread may bring an older snapshot than the one that is kept.
-                if self._known.serial != serial or self._known.version < version:
-                    self._known = known
+        if known.state == state:
+            return known
+        same = known.state.serial == state.serial
+        known = _Known(
+            state,
+            known.names if same and known.state.names == state.names else notes.names(connection),
+            {},
+            known.symbols if same else SymbolTable(),
+        )
+        with self._guard:
+            # A slower thread may bring an older snapshot than the one that is kept.
+            if not same or self._known.state.changes < state.changes:
+                self._known = known
         return known

@@ -46,7 +46,7 @@ class SymbolTable:
     def load(self, connection: apsw.Connection) -> tuple[list[StoredName], Folded]:
         """All names as this snapshot has them, ready to be matched."""
         with self._lock:
-            changes = notes.changes(connection)
+            changes = notes.state(connection).changes
             if changes != self._changes:
                 self._renew(connection)
                 self._changes = changes

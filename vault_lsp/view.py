@@ -35,6 +35,10 @@ from vault_lsp.symbols import TOP, Symbol, SymbolTable, find_symbols
 _BROKEN = frozenset({"broken-link", "readme-link", "broken-heading", "broken-block"})
 
 
+#: Notes whose anchors are kept between questions.
+_MOST_ANCHORS = 5_000
+
+
 class Location(NamedTuple):
     """A place in a file of the vault."""
 
@@ -80,6 +84,7 @@ class View:
         self,
         connection: apsw.Connection,
         names: Names,
+        anchors: dict[NotePath, Anchors | None],
         table: SymbolTable,
         text: Callable[[NotePath], Text | None],
         overlay: Mapping[NotePath, Note],
@@ -93,7 +98,8 @@ class View:
         self._text = text
         self._cancelled = cancelled
         self._names = names.with_overlay({path: note.aliases for path, note in overlay.items()}) if overlay else names
-        self._anchors: dict[NotePath, Anchors | None] = {}
+        self._anchors = anchors  # of indexed notes: shared by all views of this state of the index
+        self._own_anchors: dict[NotePath, Anchors] = {}
         self._parsed: dict[NotePath, Note | None] = {}
 
     # Notes ----------------------------------------------------------------------------------------------------------
@@ -121,13 +127,20 @@ class View:
 
     def anchors(self, path: NotePath) -> Anchors | None:
         """What can be linked inside a note; None for other files."""
+        open_buffer = self._overlay.get(path)
+        if open_buffer is not None:
+            if path not in self._own_anchors:
+                self._own_anchors[path] = Anchors.of(open_buffer)
+            return self._own_anchors[path]
         if path not in self._anchors:
-            open_buffer = self._overlay.get(path)
-            known = Anchors.of(open_buffer) if open_buffer is not None else notes.anchors(self.connection, path)
+            known = notes.anchors(self.connection, path)
             if known is None and (unread := self._unread(path)) is not None:
                 known = Anchors.of(unread)
+            if len(self._anchors) >= _MOST_ANCHORS:
+                self._anchors.clear()
             self._anchors[path] = known
-        return self._anchors[path]
+            return known
+        return self._anchors.get(path)
 
     def _unread(self, path: NotePath) -> Note | None:
         """The file of a note whose name is in the index already and whose content isn't yet."""

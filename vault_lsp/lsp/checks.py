@@ -71,7 +71,8 @@ class Checks:
         if slot.timer is not None:
             slot.timer.cancel()
             slot.timer = None
-        if quiet and slot.task is None:
+        # A client that asks for diagnostics does so at once: a check at the same time would only slow its answer.
+        if quiet and slot.task is None and self._pushes():
             self._start(document.key)
         else:
             slot.timer = loop.call_later(delay, self._start, document.key)

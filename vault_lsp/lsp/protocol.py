@@ -111,6 +111,11 @@ class VaultProtocol(LanguageServerProtocol):
         method, request = str(message["method"]), "id" in message
         try:
             self._admit(method, request=request)
+            if method == types.TEXT_DOCUMENT_DEFINITION and request:
+                known = self._server.recall(message.get("params"))
+                if known is not None:
+                    self._send_response(message["id"], known)
+                    return
             message.setdefault("params", None)
             parsed = self.structure_message(message)
         except JsonRpcException as error:

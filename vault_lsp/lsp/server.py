@@ -50,6 +50,8 @@ _READERS = 8
 #: answer from what there is.
 _NAMES_SECONDS = 10.0
 _INDEX_SECONDS = 8.0
+#: Definitions kept for the same question.
+_MOST_REMEMBERED = 1_000
 #: How long work in threads may take to notice that the server ends.
 _GRACE_SECONDS = 3.0
 
@@ -88,6 +90,9 @@ class VaultServer(LanguageServer):
         self._adopting: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._running: set[Future[Any]] = set()
+        #: Answers to definition requests, good for one state of the session.
+        self._remembered: dict[tuple[str, int, int], Json] = {}
+        self._remembered_in: object = None
 
     def end(self, code: int) -> None:
         """Ends the process with `code`; the first call decides."""
@@ -145,6 +150,30 @@ class VaultServer(LanguageServer):
     async def answer(self, uri: str, job: Callable[[Look], object], *, whole: bool = False) -> Json | None:
         """What a job makes of one document, as JSON; None for a document that nobody has opened and no vault holds."""
         return await self.read(uri, lambda look: encode(job(look)), whole=whole)
+
+    def recall(self, params: Any) -> Json | None:
+        """The answer to a definition request, where nothing has changed since the same was asked.
+
+        Editors ask at every move of the mouse over a link. Takes the request as it came, which may be anything.
+        """
+        if self._remembered_in != self.session.state:
+            return None
+        with suppress(TypeError, KeyError):
+            position = params["position"]
+            return self._remembered.get((params["textDocument"]["uri"], position["line"], position["character"]))
+        return None
+
+    async def answer_definition(self, uri: str, position: types.Position, job: Callable[[Look], object]) -> Json | None:
+        """As `answer`, and kept for `recall`."""
+        before = self.session.state
+        found = await self.answer(uri, job)
+        root = self.session.root_of(convert.file_of(uri))
+        settled = root is None or root.scanned.is_set() or not root.first_index
+        if settled and self.session.state == before:
+            if self._remembered_in != before or len(self._remembered) >= _MOST_REMEMBERED:
+                self._remembered_in, self._remembered = before, {}
+            self._remembered[uri, position.line, position.character] = Json("null") if found is None else found
+        return found
 
     async def read(self, uri: str, job: Callable[[Look], T], *, whole: bool = False) -> T | None:
         """What a job makes of one document. A job that needs the `whole` vault waits a while for a first index."""
@@ -347,10 +376,13 @@ async def _serve_stdio(box: list[VaultServer]) -> int:
 
     writer = transport.PipeWriter(sink, lambda: deliver(None))
     server.protocol.set_writer(writer)
-    transport.read_pipe(source, deliver)
+    if not transport.read_on_loop(loop, source, server.protocol.receive, ended):
+        transport.read_pipe(source, deliver)
     try:
         return await _until_ended(server)
     finally:
+        with suppress(NotImplementedError, OSError, ValueError):
+            loop.remove_reader(source)
         writer.close()
 
 

@@ -24,6 +24,9 @@ from vault_lsp.lsp import convert
 if TYPE_CHECKING:
     from vault_lsp.service import Vault
 
+#: Files whose vault path is kept.
+_MOST_PATHS = 10_000
+
 _ENCODINGS: tuple[Encoding, ...] = ("utf-8", "utf-16", "utf-32")
 
 
@@ -188,8 +191,9 @@ class Root:
         self.data_version: object = None
         #: The diagnostics of the whole vault, and the state that they belong to.
         self.checked: tuple[object, list[Any]] | None = None
-        #: Rises whenever the index or an open buffer of the vault changes.
+        #: Rises whenever the index changes.
         self.revision = 0
+        self._paths: dict[str, NotePath | None] = {}
 
     def holds(self, file: str) -> bool:
         """Whether a file lies in the folder, by either of its names where it was reached through a symlink."""
@@ -199,10 +203,18 @@ class Root:
         """The vault's path of a file of the folder, None when the vault leaves it out. May read the disk."""
         if self.vault is None:
             return None
-        for folder in self._folders():
-            if file.startswith(_as_prefix(folder)):
-                return self.vault.path_of(self.vault.root / file[len(_as_prefix(folder)) :])
-        return None
+        if file not in self._paths:
+            if len(self._paths) >= _MOST_PATHS:
+                self._paths.clear()
+            self._paths[file] = next(
+                (
+                    self.vault.path_of(self.vault.root / file[len(_as_prefix(folder)) :])
+                    for folder in self._folders()
+                    if file.startswith(_as_prefix(folder))
+                ),
+                None,
+            )
+        return self._paths.get(file)
 
     def file_of(self, path: NotePath) -> str:
         """The file of a vault path, named the way the client names the folder."""
@@ -224,6 +236,23 @@ class Session:
     settings: Settings = field(default_factory=Settings)
     documents: dict[str, Document] = field(default_factory=dict)
     roots: list[Root] = field(default_factory=list)
+    #: Rises with every change of the open buffers.
+    edits: int = 0
+
+    def put(self, document: Document) -> None:
+        """Keeps a new version of a buffer, or one that was just opened."""
+        self.edits += 1
+        self.documents[document.key] = document
+
+    def drop(self, document: Document) -> None:
+        """Forgets a buffer that was closed."""
+        self.edits += 1
+        del self.documents[document.key]
+
+    @property
+    def state(self) -> tuple[object, ...]:
+        """Changes whenever an answer may: with the buffers, the folders, their index and the settings."""
+        return (self.edits, self.settings, *((id(root), root.revision) for root in self.roots))
 
     def document(self, uri: str) -> Document | None:
         """The open buffer of any spelling of its URI."""

@@ -1,16 +1,19 @@
 """Bytes in, bytes out: frames of the base protocol over stdio or a socket, apart from any JSON.
 
-Reading and writing have a thread each, so that neither a client that stops reading nor one that sends a megabyte can
-stop the event loop. Both read and write the file descriptors themselves: a buffered stream that a daemon thread holds
+Neither a client that stops reading nor one that sends a megabyte can stop the event loop: what can't be written at once
+waits in a thread. Both directions use the file descriptors themselves: a buffered stream that a daemon thread holds
 locked would abort the interpreter at exit.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import queue
 import re
+import select
+import stat
 import threading
 from collections.abc import Callable
 from typing import Protocol
@@ -19,6 +22,8 @@ log = logging.getLogger(__name__)
 
 _LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d+)", re.IGNORECASE)
 _CHUNK = 1 << 16
+#: A pipe that has room at all has room for this much (PIPE_BUF of Linux; POSIX promises 512).
+_ATOMIC = getattr(select, "PIPE_BUF", 512)
 #: A header block that grows past this is no header block.
 _HEADER_LIMIT = 1 << 16
 
@@ -73,17 +78,40 @@ class Writer(Protocol):
 
 
 class PipeWriter:
-    """Writes frames to a file descriptor from its own thread. `broken` is called once when the other end is gone."""
+    """Writes frames to a file descriptor without ever waiting for the other end.
+
+    A small frame is written at once where there is room for it, others by a thread of the writer's own. `broken` is
+    called once when the other end is gone.
+    """
 
     def __init__(self, descriptor: int, broken: Callable[[], None]) -> None:
         self._descriptor = descriptor
+        self._waiting = 0
+        self._lock = threading.Lock()
+        self._room: select.poll | None = None
+        if hasattr(select, "poll") and (stat.S_ISFIFO(mode := os.fstat(descriptor).st_mode) or stat.S_ISSOCK(mode)):
+            self._room = select.poll()
+            self._room.register(descriptor, select.POLLOUT)
         self._broken = broken
         self._frames: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="lsp-write", daemon=True)
         self._thread.start()
 
     def write(self, data: bytes) -> None:
-        """Queues one frame."""
+        """Writes one frame, or queues it behind those that wait."""
+        if self._waiting == 0 and self._room is not None and len(data) <= _ATOMIC:
+            events = self._room.poll(0)
+            if events and events[0][1] == select.POLLOUT:
+                try:
+                    written = os.write(self._descriptor, data)
+                except OSError:
+                    self._broken()
+                    return
+                if written == len(data):
+                    return
+                data = data[written:]
+        with self._lock:
+            self._waiting += 1
         self._frames.put(data)
 
     def close(self) -> None:
@@ -98,6 +126,8 @@ class PipeWriter:
             except OSError:
                 self._broken()
                 return
+            with self._lock:
+                self._waiting -= 1
 
 
 def write_all(descriptor: int, data: bytes) -> None:
@@ -105,6 +135,35 @@ def write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
+
+
+def read_on_loop(
+    loop: asyncio.AbstractEventLoop, descriptor: int, receive: Callable[[bytes], None], ended: Callable[[], None]
+) -> bool:
+    """Hands every frame of a descriptor to `receive` on the loop; False where the loop can't watch it.
+
+    That saves the way through a thread. A plain file can't be watched, and nothing but a socket on Windows.
+    """
+    frames = Frames()
+
+    def readable() -> None:
+        try:
+            received = os.read(descriptor, _CHUNK)
+        except OSError as error:
+            log.warning("reading from the client failed: %s", error)
+            received = b""
+        if not received:
+            loop.remove_reader(descriptor)
+            ended()
+            return
+        for body in frames.feed(received):
+            receive(body)
+
+    try:
+        loop.add_reader(descriptor, readable)
+    except (NotImplementedError, OSError):
+        return False
+    return True
 
 
 def read_pipe(descriptor: int, deliver: Callable[[bytes | None], None]) -> threading.Thread:

@@ -106,14 +106,21 @@ def walked(connection: apsw.Connection) -> bool:
     return bool(one(connection, "SELECT value FROM meta WHERE key = 'walked'")[0])
 
 
-def serial(connection: apsw.Connection) -> str:
-    """A text that no other index has."""
-    return cast(str, one(connection, "SELECT value FROM meta WHERE key = 'serial'")[0])
+class State(NamedTuple):
+    """Which index a snapshot is of, and how far it has come.
+
+    `serial` is shared by no other index, `names` rises with every change of the names, `changes` with every change.
+    """
+
+    serial: str
+    names: int
+    changes: int
 
 
-def names_version(connection: apsw.Connection) -> int:
-    """A number that changes with the set of names."""
-    return cast(int, one(connection, "SELECT value FROM meta WHERE key = 'names'")[0])
+def state(connection: apsw.Connection) -> State:
+    """What is kept between two questions is good for one state."""
+    found = dict(connection.execute("SELECT key, value FROM meta WHERE key IN ('serial', 'names', 'changes')"))
+    return State(cast(str, found["serial"]), cast(int, found["names"]), cast(int, found["changes"]))
 
 
 def names(connection: apsw.Connection) -> Names:
@@ -248,11 +255,6 @@ class StoredName(NamedTuple):
     name: str
     kind: str
     place: bytes | None
-
-
-def changes(connection: apsw.Connection) -> int:
-    """A number that grows with every transaction that changed the index."""
-    return cast(int, one(connection, "SELECT value FROM meta WHERE key = 'changes'")[0])
 
 
 _VERSIONS = "SELECT id, CAST(hash || made_by AS BLOB) FROM documents WHERE title IS NOT NULL"

@@ -24,7 +24,8 @@ def register(ls: VaultServer) -> None:
 
 async def definition(ls: VaultServer, params: types.DefinitionParams) -> Json | None:
     """What the link under the cursor leads to; null where there is none or it is broken."""
-    return await ls.answer(params.text_document.uri, partial(_definition, position=params.position))
+    job = partial(_definition, position=params.position)
+    return await ls.answer_definition(params.text_document.uri, params.position, job)
 
 
 async def references(ls: VaultServer, params: types.ReferenceParams) -> Json | None:

@@ -33,7 +33,7 @@ def did_open(ls: VaultServer, params: types.DidOpenTextDocumentParams) -> None:
     """From now on the buffer is the truth about the note."""
     item = params.text_document
     document = Document(item.uri, item.version, Text(without_surrogates(item.text)))
-    ls.session.documents[document.key] = document
+    ls.session.put(document)
     ls.adopt(document)
     ls.checks.opened(document)
 
@@ -44,7 +44,7 @@ def did_change(ls: VaultServer, params: types.DidChangeTextDocumentParams) -> No
     if old is None:
         return
     new = old.changed(params.text_document.version, params.content_changes, ls.session.client.encoding)
-    ls.session.documents[old.key] = new
+    ls.session.put(new)
     ls.checks.changed(new)
 
 
@@ -61,7 +61,7 @@ def did_close(ls: VaultServer, params: types.DidCloseTextDocumentParams) -> None
     document = ls.session.document(params.text_document.uri)
     if document is None:
         return
-    del ls.session.documents[document.key]
+    ls.session.drop(document)
     ls.checks.closed(document)
     ls.touch([document.uri])
 
