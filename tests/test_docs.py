@@ -127,6 +127,14 @@ def test_every_variable_of_the_environment_is_documented() -> None:
     assert read == set(re.findall(r"(?<!_)VAULT_LSP_[A-Z_]+", README))
 
 
+def test_every_benchmark_is_documented() -> None:
+    scripts = {
+        file.name for file in (ROOT / "benchmarks").glob("*.py") if "__main__" in file.read_text(encoding="utf-8")
+    }
+    text = (ROOT / "benchmarks/README.md").read_text(encoding="utf-8")
+    assert scripts == set(re.findall(r"^\| `(\w+\.py)", text, re.MULTILINE))
+
+
 def test_the_example_vault_has_the_findings_that_its_readme_announces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
