@@ -128,7 +128,6 @@ class Client:
                     "textDocument": {
                         "publishDiagnostics": {"relatedInformation": True, "versionSupport": True},
                         "documentSymbol": {"hierarchicalDocumentSymbolSupport": True},
-                        "diagnostic": {},
                     },
                     **self.capabilities,
                 },

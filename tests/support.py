@@ -103,7 +103,7 @@ class Client:
         self.asked: list[dict[str, Any]] = []
         self._identities = itertools.count(1)
         self._responses: dict[int, queue.SimpleQueue[dict[str, Any]]] = {}
-        self._news = threading.Condition()
+        self._news = threading.Event()
         self._threads = [threading.Thread(target=run, daemon=True) for run in (self._read, self._read_errors)]
         for thread in self._threads:
             thread.start()
@@ -162,13 +162,11 @@ class Client:
     def wait_for(self, test: Callable[[], Any], timeout: float = PATIENCE) -> Any:
         """Waits until a test on what was received holds; returns what it gave."""
         deadline = time.monotonic() + timeout
-        with self._news:
-            while not (found := test()):
-                left = deadline - time.monotonic()
-                if left <= 0 or not self._news.wait(left):
-                    if found := test():
-                        break
-                    raise TimeoutError(f"still waiting; the log says:\n{self.errors.decode(errors='replace')}")
+        while not (found := test()):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"still waiting; the log says:\n{self.errors.decode(errors='replace')}")
+            self._news.wait(0.05)
+            self._news.clear()
         return found
 
     def notified(self, method: str) -> list[Any]:
@@ -233,8 +231,7 @@ class Client:
             self._answer(message)
         else:
             self.notes.append(message)
-        with self._news:
-            self._news.notify_all()
+        self._news.set()
 
     def _answer(self, message: dict[str, Any]) -> None:
         method = message["method"]

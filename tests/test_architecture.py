@@ -49,7 +49,10 @@ LAYERS = (
         inside=("watchfiles",),
     ),
     Layer(
-        ("cli",), BASE, ("click",), inside=(*(f"vault_lsp.{name}" for name in ("vault", *APPLICATION)), "vault_lsp.lsp")
+        ("cli",),
+        (*BASE, "cli"),
+        ("click",),
+        inside=(*(f"vault_lsp.{name}" for name in ("vault", *APPLICATION)), "vault_lsp.lsp"),
     ),
     Layer(("__main__",), (), inside=("vault_lsp.cli",)),
     Layer(("__init__",), ()),
@@ -156,9 +159,9 @@ def test_imports_point_down_only(name: str) -> None:
         ("service", "from lsprotocol import types"),
         ("lsp.server", "from vault_lsp.store import db"),
         ("lsp.server", "import vault_lsp.cli"),
-        ("cli", "from vault_lsp.service import open_vault"),
-        ("cli", "def f():\n    from vault_lsp.store import db"),
-        ("cli", "import pygls"),
+        ("cli.commands", "from vault_lsp.service import open_vault"),
+        ("cli.commands", "def f():\n    from vault_lsp.store import db"),
+        ("cli.commands", "import pygls"),
         ("surprise", ""),
     ],
 )
@@ -172,7 +175,7 @@ def test_a_forbidden_import_is_seen(name: str, source: str) -> None:
         ("core.parse", "import re\nimport pyromark\nfrom vault_lsp.core.text import Text\nfrom .model import Note"),
         ("store.db", "import apsw\ndef f():\n    import platformdirs"),
         (
-            "cli",
+            "cli.commands",
             "import click\nfrom vault_lsp import __version__\ndef f():\n    from vault_lsp.service import open_vault",
         ),
         (

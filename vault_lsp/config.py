@@ -64,6 +64,9 @@ class ConfigProblem(NamedTuple):
     line: int
     column: int
 
+    def __str__(self) -> str:
+        return f"{CONFIG_FILE}:{self.line}:{self.column}: {self.message}"
+
 
 @dataclass(frozen=True, slots=True)
 class LinksConfig:

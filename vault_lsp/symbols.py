@@ -72,8 +72,9 @@ def find_symbols(
     """Names that match a query, best first, then notes that say it. Open buffers count instead of what is indexed."""
     if not query.strip():
         return _recent(connection, limit, overlay)
-    if query.startswith("#"):
-        return _tags(connection, query[1:], limit)
+    tagged = _tags(connection, query.strip()[1:], limit, overlay) if query.strip().startswith("#") else ()
+    if tagged:
+        return tagged
     stored, folded = table.load(connection)
     mine = [symbol for note in overlay.values() for symbol in symbols_of(note)]
     rated: list[tuple[float, int, Symbol]] = []
@@ -123,7 +124,12 @@ def _chunk_symbol(connection: apsw.Connection, hit: channels.ChunkHit) -> Symbol
 
 
 def _recent(connection: apsw.Connection, limit: int, overlay: Mapping[NotePath, Note]) -> tuple[Symbol, ...]:
-    found = []
+    """Notes last changed; those that are only open buffers as yet come first."""
+    found = [
+        Symbol(note.title, "note", _container(path), path, note.title_place)
+        for path, note in overlay.items()
+        if notes.known_at(connection, path) is None
+    ]
     for document, path in channels.recent(connection, channels.NO_FILTERS, limit):
         note = overlay.get(path)
         if note is not None:
@@ -131,14 +137,29 @@ def _recent(connection: apsw.Connection, limit: int, overlay: Mapping[NotePath, 
         else:
             title, place = notes.title(connection, document)
             found.append(Symbol(title or notes.file_stem(path), "note", _container(path), path, place or TOP))
-    return tuple(found)
+    return tuple(found[:limit])
 
 
-def _tags(connection: apsw.Connection, prefix: str, limit: int) -> tuple[Symbol, ...]:
-    return tuple(
-        Symbol(name, "tag", _container(path), path, place)
-        for name, path, place in notes.tags_like(connection, name_key(prefix), limit)
-    )
+def _tags(connection: apsw.Connection, prefix: str, limit: int, overlay: Mapping[NotePath, Note]) -> tuple[Symbol, ...]:
+    """Tags that begin so, in order, each where it stands first; open buffers count instead of what is indexed."""
+    wanted = name_key(prefix)
+    found: dict[str, Symbol] = {}
+    for path, note in overlay.items():
+        for tag in note.tags:
+            key = name_key(tag.name)
+            if key.startswith(wanted):
+                found.setdefault(key, Symbol(tag.name, "tag", _container(path), path, tag.place))
+    for name, path, place in notes.tags_like(connection, wanted, limit + len(overlay)):
+        key = name_key(name)
+        if key in found:
+            continue
+        if path in overlay:
+            # The buffer dropped it; another note may hold it still.
+            held = [at for at in notes.tag_places(connection, key) if at[0] not in overlay]
+        else:
+            held = [(path, place)]
+        found.update((key, Symbol(name, "tag", _container(path), path, place)) for path, place in held[:1])
+    return tuple(found[key] for key in sorted(found))[:limit]
 
 
 def _container(path: NotePath) -> str:

@@ -12,6 +12,7 @@ import apsw
 
 from vault_lsp.config import Config
 from vault_lsp.core import health
+from vault_lsp.core.inline import is_external, split_destination
 from vault_lsp.core.links import Anchors, Names, link_key, name_key, resolve, target_keys
 from vault_lsp.core.model import (
     Definition,
@@ -29,6 +30,9 @@ from vault_lsp.search import Query, SearchResult, answer
 from vault_lsp.store import notes
 from vault_lsp.store.notes import Backlink
 from vault_lsp.symbols import TOP, Symbol, SymbolTable, find_symbols
+
+#: Rules of links that lead nowhere, or not all the way.
+_BROKEN = frozenset({"broken-link", "readme-link", "broken-heading", "broken-block"})
 
 
 class Location(NamedTuple):
@@ -152,10 +156,26 @@ class View:
             return ()
         return health.findings(note, lambda link: self.resolve(path, link), self.config.health, self.anchors)
 
+    def problem(self, path: NotePath, link: Link) -> str | None:
+        """The rule that a link of a note breaks by leading nowhere, whatever the config silences; None for a sound one.
+
+        The same function as for findings decides, so a template's placeholder or a comment is no problem here either.
+        """
+        alone = Note(path, "", TOP, links=(link,))
+        found = health.findings(alone, lambda each: self.resolve(path, each), health.HealthConfig())
+        return next((finding.rule for finding in found if finding.rule in _BROKEN), None)
+
+    def skipped(self) -> dict[NotePath, str]:
+        """What could not be indexed, each with the reason."""
+        return notes.skipped(self.connection)
+
     # Where things are -----------------------------------------------------------------------------------------------
 
     def definition(self, path: NotePath, point: Point) -> tuple[Target, ...]:
-        """Where the link or the reference mark under the cursor leads; empty where there is none or it is broken."""
+        """Where the link or the reference mark under the cursor leads; empty where there is none or it is broken.
+
+        A label's definition leads to its destination, a footnote's to the first mark in the text.
+        """
         note = self.note(path)
         if note is None:
             return ()
@@ -168,7 +188,15 @@ class View:
         use = _at(note.label_uses, point)
         if use is not None:
             return tuple(Target(path, d.place, use.place) for d in note.definitions if d.label == use.label)[:1]
-        return ()
+        defined = _at(note.definitions, point)
+        if defined is None:
+            return ()
+        if defined.label.startswith("^"):
+            if not defined.label_place.holds(point):
+                return ()
+            uses = (use.place for use in note.label_uses if use.label == defined.label)
+            return tuple(Target(path, place, defined.label_place) for place in uses)[:1]
+        return self._destination(path, defined)
 
     def references(self, path: NotePath, point: Point, *, declaration: bool) -> tuple[Location, ...]:
         """Every place that means what stands under the cursor: a link's target, a heading, a block, a tag, a label."""
@@ -223,6 +251,16 @@ class View:
         return find_symbols(self.connection, self._table, query, limit, self._overlay)
 
     # Inside ---------------------------------------------------------------------------------------------------------
+
+    def _destination(self, path: NotePath, defined: Definition) -> tuple[Target, ...]:
+        """Where `[label]: destination` leads, also if nothing uses the label."""
+        if is_external(defined.target):
+            return ()
+        file, subpath = split_destination(defined.target)
+        resolution = resolve("reference", file, subpath, path, self._names, self.anchors)
+        if not isinstance(resolution, Found):
+            return ()
+        return (Target(resolution.path, resolution.anchor or TOP, defined.place),)
 
     def _references(self, wanted: _Wanted, declaration: bool) -> tuple[Location, ...]:  # noqa: FBT001 - as in LSP
         found = []

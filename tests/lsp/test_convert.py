@@ -54,9 +54,17 @@ def test_percent_signs_and_marks_of_a_name_are_decoded_once() -> None:
     assert convert.file_of("file:///v/C#?.md") == "/v/C#?.md"
 
 
-@pytest.mark.parametrize("spelling", ["file:///c%3A/v/a.md", "file:///C:/v/a.md", "file:///c:/v/a.md"])
-def test_drive_letters_have_one_form(spelling: str) -> None:
-    assert convert.file_of(spelling) == os.path.normpath("C:/v/a.md")
+@pytest.mark.parametrize("spelling", ["file:///c%3A/v/a.md", "file:///C:/v/a.md", "file:///c:/v/x/../a.md"])
+def test_drive_letters_have_one_form_on_windows(spelling: str) -> None:
+    file = convert.file_of(spelling, windows=True)
+    assert file == "C:\\v\\a.md"
+    assert convert.uri_of(file, windows=True) == "file:///c:/v/a.md"
+
+
+def test_a_network_share_is_named_by_its_host() -> None:
+    file = convert.file_of("file://server/share/a%20b.md", windows=True)
+    assert file == "\\\\SERVER\\SHARE\\a b.md"
+    assert convert.uri_of(file, windows=True) == "file://SERVER/SHARE/a%20b.md"
 
 
 @pytest.mark.parametrize("uri", ["untitled:Untitled-1", "vscode-notebook-cell:/v/a.md", "a.md", "", "file:", "file://"])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import Client, ServerError, environment, frames, serving, write
+from tests.support import PATIENCE, Client, ServerError, environment, frames, serving, write
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_a_client_whose_process_can_not_be_seen_is_served(fresh: Client) -> None
 
 
 def test_ending_in_the_middle_of_a_first_index_leaves_no_process(tmp_path: Path) -> None:
-    root = write(tmp_path / "vault", {f"n{i}.md": f"# {i}\n" + "words and more words\n" * 800 for i in range(300)})
+    root = write(tmp_path / "vault", {f"n{i}.md": f"# {i}\n" + "words and more words\n" * 800 for i in range(200)})
     with serving(tmp_path / "cache") as client:
         client.initialize(root)
         client.wait_for(lambda: [x for x in client.notified("vault/status") if x["phase"] == "indexing"])
@@ -137,7 +137,7 @@ quiet = symbols._workspace_symbols
 def loud(*args, **named):
     shout(); warnings.warn('warning'); return quiet(*args, **named)
 symbols._workspace_symbols = loud
-from vault_lsp.lsp.server import serve
+from vault_lsp.lsp import serve
 sys.exit(serve())
 """
     root = write(tmp_path / "vault", {"标题.md": "# 标题 一\n\n知识管理 [[b]]\n", "b.md": "---\ncreated: {{x}}\n---\n"})
@@ -181,6 +181,23 @@ sys.exit(serve())
     assert taken[-1][1] == len(received)
     assert 3 in [json.loads(body).get("id") for body, _ in taken]
     assert all(word in log for word in (b"print", b"fd", b"child", b"warning"))
+
+
+def test_a_closed_stderr_is_no_obstacle() -> None:
+    body = (
+        b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"processId":null,"rootUri":null,"capabilities":{}}}'
+    )
+    command = 'exec "$0" -m vault_lsp lsp 2>&-'
+    done = subprocess.run(
+        ["sh", "-c", command, sys.executable],
+        input=b"Content-Length: %d\r\n\r\n%b" % (len(body), body),
+        stdout=subprocess.PIPE,
+        env=environment(),
+        check=False,
+        timeout=PATIENCE,
+    )
+    assert done.returncode == 1
+    assert [json.loads(answer)["id"] for answer, _ in frames(done.stdout)] == [1]
 
 
 def test_a_client_may_connect_by_tcp(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ _OPENING = re.compile(r"---[ \t]*(?:\r\n|\n|\r)")
 _CLOSING = re.compile(r"(?:\A|(?<=[\r\n]))---[ \t]*(\r\n|\n|\r|\Z)")
 _LINE = re.compile(r"[^\r\n]*")
 _BREAK = re.compile(r"\r\n|\n|\r")
-_SALVAGED = re.compile(r"([A-Za-z]+)[ \t]*:(?:[ \t]+|\Z)(.*)")
+_SALVAGED = re.compile(r"\t*([A-Za-z]+)[ \t]*:(?:[ \t]+|\Z)(.*)")
 _ITEM = re.compile(r"[ \t]*-[ \t]+(.*)")
 
 
@@ -119,8 +119,10 @@ class _Reader:
         title: Named | None = None
         aliases: list[str] = []
         tags: list[Named] = []
+        # Of a repeated key the last value counts, here as among the properties.
+        last = {key.value: node for key, node in root if isinstance(key, Scalar)}
         for key, node in root:
-            if not isinstance(key, Scalar):
+            if not isinstance(key, Scalar) or last[key.value] is not node:
                 continue
             name = key.value
             match name.lower():

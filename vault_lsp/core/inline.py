@@ -160,17 +160,16 @@ def tag_name(text: str) -> str | None:
 
 
 def tags(data: bytes, start: int, end: int, *, fresh: bool) -> Iterator[Named]:
-    """Tags of a run of plain text. `fresh` tells that the run opens a block, a cell, a link text or follows HTML."""
-    if fresh and data[start : start + 1] == b"#" and data[start - 1 : start] != b"\\":
+    """Tags of a run of plain text. `fresh` tells that the run opens a line, a cell, a link text or follows HTML."""
+    if fresh and data[start - 1 : start] != b"\\":
         match = _TAG_AT_START.match(data, start, end)
         if match:
-            yield from _chain(match[1], start)
+            if not _inside_address(data, start):
+                yield from _chain(match[1], start)
             start = match.end()
     for match in _TAG.finditer(data, start, end):
-        at = match.start()
-        if at and data[at - 1] in _MARKED and _inside_address(data, at):
-            continue
-        yield from _chain(match[1], at)
+        if not _inside_address(data, match.start()):
+            yield from _chain(match[1], match.start())
 
 
 def block_id(data: bytes, start: int, end: int) -> Named | None:
@@ -238,7 +237,9 @@ def _chain(names: bytes, at: int) -> Iterator[Named]:
 
 
 def _inside_address(data: bytes, at: int) -> bool:
-    """Whether the word before `at` is a bare web address; words longer than any address are not looked through."""
+    """Whether a mark of emphasis before `at` belongs to a bare web address, which is no longer than addresses are."""
+    if not at or data[at - 1] not in _MARKED:
+        return False
     words = data[max(0, at - 2000) : at].split()
     return bool(words) and b"://" in words[-1]
 

@@ -63,8 +63,9 @@ _INLINE = frozenset({"Emphasis", "Strong", "Strikethrough"})
 _LITERAL = frozenset({"CodeBlock", "HtmlBlock"})
 _SPOKEN = frozenset({"Code", "InlineMath", "DisplayMath"})
 # Events after which a `#` stands as at the head of a line.
-_FRESH = frozenset({"Start", "InlineHtml"})
+_FRESH = frozenset({"Start", "InlineHtml", "SoftBreak", "HardBreak"})
 _CONTAINERS = frozenset({"BlockQuote", "List", "FootnoteDefinition"})
+_LINE_END = re.compile(r"\r?\n")
 _TO_DESTINATION = re.compile(rb"[\s>]*+\]\((?:[ \t\r]|\n[ \t>]*+)*+")
 _TO_LABEL = re.compile(rb"[\s>]*+\]\[")
 _ANGLED = re.compile(rb"<((?:[^<>\\\n]|\\.)*+)>")
@@ -105,7 +106,7 @@ def _events(markdown: str, data: bytes) -> Scan:
             return None
         return target, ""
 
-    percent, dollars = b"%%" in data, b"$$" in data
+    carets, percents, dollars, bars = b"^" in data, b"%%" in data, b"$$" in data, b"[[|" in data
     marks: list[Mark] = []
     formulas: list[Mark] = []
     # For each open link its data and place; None for those whose text is no running text.
@@ -116,6 +117,7 @@ def _events(markdown: str, data: bytes) -> Scan:
     depth = block = mute = 0
     before = ""
     last: Any = None
+    about: Any
     events: Iterator[tuple[Any, Any]] = pyromark.events_with_range(
         markdown,
         options=OPTIONS,
@@ -129,24 +131,24 @@ def _events(markdown: str, data: bytes) -> Scan:
             if heading is not None:
                 heading.append(" ")
         else:
-            ((kind, value),) = event.items()
+            # An event is ours alone: taking it apart is the fastest way to read it.
+            kind, value = event.popitem()
             if kind == "Text":
                 if not mute:
                     if "#" in value:
                         fresh = before in _FRESH
                         found.tags.extend(inline.tags(data, span["start"], span["end"], fresh=fresh))
-                    caret = span if "^" in value else None
-                    if percent and "%%" in value:
+                    caret = span if carets and "^" in value else None
+                    if percents and "%%" in value:
                         marks.extend(comment_marks(data, span["start"], span["end"], block))
                     if dollars and "$$" in value:
                         formulas.extend(formula_marks(data, span["start"], span["end"], block))
-                    if "[[|" in value:
+                    if bars and "[[|" in value:
                         found.links.extend(inline.bar_wikilinks(data, span["start"], span["end"]))
                 if heading is not None:
                     heading.append(value)
             elif kind == "Start":
-                named: tuple[str, Any] = (value, None) if value.__class__ is str else next(iter(value.items()))
-                tag, about = named
+                tag, about = (value, None) if value.__class__ is str else value.popitem()
                 if tag in _LINKS:
                     caret = None
                     image = tag == "Image"
@@ -175,7 +177,7 @@ def _events(markdown: str, data: bytes) -> Scan:
                     elif tag == "Heading":
                         heading = []
             elif kind == "End":
-                tag = value if value.__class__ is str else next(iter(value))
+                tag, about = (value, None) if value.__class__ is str else value.popitem()
                 if tag in _LINKS:
                     caret = None
                     opened = links.pop()
@@ -202,7 +204,7 @@ def _events(markdown: str, data: bytes) -> Scan:
                         if tag == "HtmlBlock":
                             found.anchors.extend(inline.anchors(data, span["start"], span["end"]))
                     elif heading is not None and tag == "Heading":
-                        _heading(data, int(value[tag][1]), "".join(heading), span, found, linkable=not depth)
+                        _heading(data, int(about[1]), "".join(heading), span, found, linkable=not depth)
                         heading = None
             else:
                 caret = None
@@ -308,12 +310,14 @@ def _heading(data: bytes, level: int, text: str, span: Any, found: Scan, *, link
     else:
         lines = source.split("\n")[:-1]
         raw = "\n".join(line.strip(" \t\r") if linkable else line.strip(" \t\r>") for line in lines)
-    attributes = _ATTRIBUTES.search(raw)
+    attributes = _ATTRIBUTES.search(raw) if raw.endswith("}") else None
     if attributes:
         text = _ATTRIBUTES.sub("", text)
         name = attributes[1]
         at = data.rfind(b"#" + name.encode(), start, end) + 1
         found.anchors.append(Named(name, at, at + len(name.encode())))
+    if "\n" in text:
+        text = _LINE_END.sub(" ", text)
     found.headings.append(RawHeading(level, text.strip(), raw, start, end, linkable))
 
 

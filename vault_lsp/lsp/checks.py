@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +15,9 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
 
-from vault_lsp.lsp.protocol import Json
+from vault_lsp.config import ConfigProblem
+from vault_lsp.lsp import convert
+from vault_lsp.lsp.protocol import Json, encode
 from vault_lsp.lsp.session import Document, Root
 
 if TYPE_CHECKING:
@@ -50,6 +53,7 @@ class Checks:
         self._slots: dict[str, _Slot] = {}
         self._refresh_timer: asyncio.TimerHandle | None = None
         self._refresh_keys: set[str] = set()
+        self._configs: set[str] = set()
         ls.at_stop.append(self.stop)
 
     def opened(self, document: Document) -> None:
@@ -87,6 +91,12 @@ class Checks:
         self._refresh_keys.update(each.key for each in self._ls.session.documents_of(root) if each.key != but)
         if self._refresh_timer is None and not self._ls.stopping.is_set():
             self._refresh_timer = asyncio.get_running_loop().call_later(0.03, self._refresh)
+
+    def publish_config(self, file: str, problems: Sequence[ConfigProblem]) -> None:
+        """Shows what has no effect in a vault's config, on the config itself; it is no note and is never pulled."""
+        if problems or file in self._configs:
+            self._configs.add(file)
+            self._publish(convert.uri_of(file), None, encode([convert.wire_config_problem(each) for each in problems]))
 
     def stop(self) -> None:
         """Cancels every timer and check."""

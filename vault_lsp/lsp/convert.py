@@ -5,7 +5,9 @@ Answers are built as plain values in the shape of the wire: one of them may hold
 
 from __future__ import annotations
 
+import ntpath
 import os
+import posixpath
 import re
 from collections.abc import Iterable
 from pathlib import PurePath
@@ -14,6 +16,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from lsprotocol import types
 
+from vault_lsp.config import ConfigProblem
 from vault_lsp.core.model import Finding, Heading, Severity
 from vault_lsp.core.text import Encoding, Place, Point, Text
 
@@ -22,6 +25,9 @@ Wire: TypeAlias = dict[str, object]
 SymbolName = Literal["note", "alias", "heading", "tag"]
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+#: Whether files are named as on Windows.
+WINDOWS = os.name == "nt"
+
 _DRIVE = re.compile(r"[A-Za-z]:")
 
 _SEVERITIES = {
@@ -39,7 +45,7 @@ _SYMBOL_KINDS: dict[str, int] = {
 }
 
 
-def file_of(uri: str) -> str | None:
+def file_of(uri: str, *, windows: bool = WINDOWS) -> str | None:
     """The absolute file that a `file:` URI names, without touching the disk; None for every other scheme.
 
     All spellings of one URI give the same file: percent-encoding, letter case of the hex digits and of a drive,
@@ -54,29 +60,32 @@ def file_of(uri: str) -> str | None:
         host, slash, rest = rest[2:].partition("/")
         rest = slash + rest
     path = os.fsdecode(unquote_to_bytes(rest))
-    if "\x00" in path:
+    if not path or "\x00" in path:
         return None
-    if _DRIVE.match(path[1:]):
-        path = path[1].upper() + path[2:]
+    if windows and _DRIVE.match(path[1:]):
+        path = path[1:]
     elif host and host.lower() != "localhost":
         path = f"//{unquote_to_bytes(host).decode('utf-8', 'replace')}{path}"
-    return normal_file(path) if path else None
+    return normal_file(path, windows=windows)
 
 
-def normal_file(file: str) -> str:
+def normal_file(file: str, *, windows: bool = WINDOWS) -> str:
     """An absolute file name in its one normal form, by text alone."""
-    normal = os.path.normpath(file)
-    if os.name != "nt" and normal.startswith("//"):
-        normal = normal[1:]  # POSIX keeps two leading slashes
-    return normal[0].upper() + normal[1:] if _DRIVE.match(normal) else normal
+    if windows:
+        drive, rest = ntpath.splitdrive(ntpath.normpath(file))
+        return drive.upper() + rest
+    normal = posixpath.normpath(file)
+    return normal[1:] if normal.startswith("//") else normal  # POSIX keeps two leading slashes
 
 
-def uri_of(file: str) -> str:
+def uri_of(file: str, *, windows: bool = WINDOWS) -> str:
     """The `file:` URI of an absolute file, percent-encoding all but letters, digits, `/` and `_.-~`."""
-    encoded = quote(os.fsencode(file.replace(os.sep, "/")), safe="/")
+    if not windows:
+        return f"file://{quote(os.fsencode(file), safe='/')}"
+    encoded = quote(file.replace("\\", "/"), safe="/")
     if _DRIVE.match(file):
-        return f"file:///{file[0].lower()}:{encoded[len(quote(file[:2], safe='/')) :]}"
-    return f"file:{encoded}" if encoded.startswith("//") else f"file://{encoded}"
+        return f"file:///{file[0].lower()}:{encoded[len('C%3A') :]}"
+    return f"file:{encoded}"
 
 
 def stem_of(uri: str) -> str:
@@ -125,6 +134,20 @@ def wire_diagnostic(finding: Finding, encoding: Encoding, related: Iterable[Wire
     if finding.rule == "unused-definition":
         diagnostic["tags"] = [types.DiagnosticTag.Unnecessary.value]
     return diagnostic
+
+
+def wire_config_problem(problem: ConfigProblem) -> Wire:
+    """A `Diagnostic` of the config: a warning to the end of its line."""
+    return {
+        "range": {
+            "start": {"line": problem.line - 1, "character": problem.column - 1},
+            "end": {"line": problem.line, "character": 0},
+        },
+        "severity": types.DiagnosticSeverity.Warning.value,
+        "code": "config",
+        "source": "vault-lsp",
+        "message": problem.message,
+    }
 
 
 def symbol_kind(name: str) -> int:

@@ -42,7 +42,9 @@ class Keeper:
         self._files: set[str] = set()
         self._scan_wanted = False
         self._draining = False
-        self._scanning = False
+        self._scanning = asyncio.Lock()
+        self._large = False
+        self._phase = "scanning"
         self._status_at = 0.0
         self._task = ls.spawn(self._live(), f"vault {root.folder}")
 
@@ -70,12 +72,14 @@ class Keeper:
 
     async def rebuild(self) -> None:
         """Scans the whole vault now and waits for the end."""
+        await self.root.opened.wait()
         await self._scan()
 
     async def _live(self) -> None:
         root, ls = self.root, self.ls
         try:
             root.vault = await ls.run(ls.writer, _open, root.folder)
+            ls.vaults.add(root.vault)
             root.first_index = await ls.run(ls.writer, root.vault.needs_first_index)
         except VaultLspError as error:
             ls.show_error(f"{root.folder}: {error}")
@@ -87,10 +91,12 @@ class Keeper:
             if root.vault is None:
                 root.named.set()
                 root.scanned.set()
+        ls.checks.publish_config(root.config_file, root.vault.config_problems)
         try:
-            watch.start(root, lambda found: ls.call(self.touch, found), lambda: ls.call(self.rescan))
             if not root.first_index:
                 await asyncio.sleep(_SCAN_DELAY)
+            # Before the scan, so that no change falls between the two.
+            watch.start(root, lambda found: ls.call(self.touch, found), lambda: ls.call(self.rescan))
             await self._scan()
         finally:
             root.named.set()
@@ -100,44 +106,44 @@ class Keeper:
     async def _scan(self) -> None:
         """The whole vault; much of it in a child process, so that typing isn't slowed."""
         root, ls = self.root, self.ls
-        vault = root.vault
-        if vault is None or self._scanning:
-            return
-        self._scanning = True
-        shown = WorkDone(ls, "Indexing notes") if root.first_index else None
+        async with self._scanning:
+            vault = root.vault
+            if vault is None:
+                return
+            shown = WorkDone(ls, "Indexing notes") if root.first_index else None
 
-        def progress(step: Progress) -> None:
-            ls.call(self._progressed, step, shown)
+            def progress(step: Progress) -> None:
+                ls.call(self._progressed, step, shown)
 
-        self._tell("scanning", 0, 0)
-        try:
-            size = await ls.run(ls.scanner, _pending_bytes, vault)
-            reconcile = vault.reconcile if size < _CHILD_BYTES else vault.reconcile_in_child
-            await ls.run(ls.scanner, reconcile, progress=progress, cancelled=root.closed.is_set)
-        except Cancelled:
-            return
-        except VaultLspError as error:
-            ls.show_error(f"{root.folder}: {error}")
-        finally:
-            self._scanning = False
-            root.first_index = False
-            if shown is not None:
-                shown.end()
-        changed = await ls.run(ls.writer, _changed, root, vault)
-        root.named.set()
-        root.scanned.set()
-        if changed:
-            ls.index_changed(root)
+            self._tell("scanning", 0, 0)
+            try:
+                self._large = await ls.run(ls.scanner, _pending_bytes, vault) > _CHILD_BYTES
+                reconcile = vault.reconcile_in_child if self._large else vault.reconcile
+                await ls.run(ls.scanner, reconcile, progress=progress, cancelled=root.closed.is_set)
+            except Cancelled:
+                return
+            except VaultLspError as error:
+                ls.show_error(f"{root.folder}: {error}")
+            finally:
+                root.first_index = False
+                if shown is not None:
+                    shown.end()
+            changed = await ls.run(ls.writer, _changed, root, vault)
+            root.named.set()
+            root.scanned.set()
+            if changed:
+                ls.index_changed(root)
         await self._tell_idle()
 
     def _progressed(self, step: Progress, shown: WorkDone | None) -> None:
-        if step.phase == "indexing" and not self.root.named.is_set():
+        # What is indexed in a moment is waited for as a whole.
+        if self._large and step.phase == "indexing" and not self.root.named.is_set():
             self.root.named.set()
             self.ls.index_changed(self.root)
         if shown is not None:
             shown.report(step.done, step.total)
         now = time.monotonic()
-        if now - self._status_at >= _STATUS_SECONDS:
+        if step.phase != self._phase or now - self._status_at >= _STATUS_SECONDS:
             self._status_at = now
             self._tell(step.phase, step.done, step.total)
 
@@ -178,18 +184,21 @@ class Keeper:
         vault, self.root.vault = self.root.vault, None
         if vault is not None:
             await self.ls.run(self.ls.writer, vault.close)
+            self.ls.vaults.discard(vault)
 
     async def status(self) -> dict[str, object]:
         """What the vault holds, in the words of `vault/status`."""
         vault = self.root.vault
         notes, problems = (0, 0) if vault is None else await self.ls.run(self.ls.readers, vault.counts)
-        phase = "indexing" if self._scanning else "idle"
+        phase = "indexing" if self._scanning.locked() else "idle"
         return {"vault": self.root.uri, "phase": phase, "documents": notes, "total": notes, "problems": problems}
 
     async def _tell_idle(self) -> None:
+        self._phase = "idle"
         self.ls.protocol.notify("vault/status", await self.status())
 
     def _tell(self, phase: str, done: int, total: int) -> None:
+        self._phase = phase
         self.ls.protocol.notify(
             "vault/status", {"vault": self.root.uri, "phase": phase, "documents": done, "total": total, "problems": 0}
         )

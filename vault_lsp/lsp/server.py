@@ -19,7 +19,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException, JsonRpcInternalError
@@ -28,7 +28,7 @@ from pygls.protocol import default_converter
 
 from vault_lsp import __version__
 from vault_lsp.core.model import NotePath
-from vault_lsp.errors import VaultLspError
+from vault_lsp.errors import Cancelled, VaultLspError
 from vault_lsp.lsp import convert, transport
 from vault_lsp.lsp.checks import Checks
 from vault_lsp.lsp.keeper import Keeper
@@ -36,9 +36,7 @@ from vault_lsp.lsp.lone import LoneView, parse_lone
 from vault_lsp.lsp.look import Look
 from vault_lsp.lsp.protocol import Json, RequestFailed, VaultProtocol, encode
 from vault_lsp.lsp.session import Document, Root, Session
-
-if TYPE_CHECKING:
-    pass
+from vault_lsp.service import Vault
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +45,11 @@ T = TypeVar("T")
 
 #: More than there are cores: some wait for the same long text to be parsed.
 _READERS = 8
-#: While a vault is indexed for the first time, requests wait for it until this long after its folder was opened (those
-#: that need every note longer), and then answer from what there is.
-_INDEX_SECONDS = 1.5
-_WHOLE_INDEX_SECONDS = 8.0
-#: But without the names of all files every link would be broken.
+#: While a vault is indexed for the first time, requests wait for the names of its files, without which every link would
+#: be broken, and those that need every note for the whole index, until this long after its folder was opened. Then they
+#: answer from what there is.
 _NAMES_SECONDS = 10.0
+_INDEX_SECONDS = 8.0
 #: How long work in threads may take to notice that the server ends.
 _GRACE_SECONDS = 3.0
 
@@ -84,6 +81,8 @@ class VaultServer(LanguageServer):
         #: Called once when the session ends.
         self.at_stop: list[Callable[[], None]] = []
         self.keepers: dict[str, Keeper] = {}
+        #: Every open vault, also of folders that were just removed.
+        self.vaults: set[Vault] = set()
         self.checks = Checks(self)
         self._adopts = False
         self._adopting: dict[str, asyncio.Task[None]] = {}
@@ -121,6 +120,8 @@ class VaultServer(LanguageServer):
         async def guarded() -> None:
             try:
                 await work
+            except Cancelled:
+                return
             except VaultLspError as error:
                 log.warning("%s: %s", name, error)
             except Exception:  # the boundary of a background task
@@ -129,6 +130,7 @@ class VaultServer(LanguageServer):
         task = asyncio.get_running_loop().create_task(guarded(), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # one that was cancelled before its first step complains
         if self.stopping.is_set():
             task.cancel()
         return task
@@ -163,8 +165,9 @@ class VaultServer(LanguageServer):
         """Waits until a vault is open and its names are known, and its notes too where `whole` asks for them."""
         await root.opened.wait()
         if root.first_index:
-            await _wait(root.scanned, root.begun + (_WHOLE_INDEX_SECONDS if whole else _INDEX_SECONDS))
             await _wait(root.named, root.begun + _NAMES_SECONDS)
+            if whole:
+                await _wait(root.scanned, root.begun + _INDEX_SECONDS)
 
     async def _read(
         self, root: Root | None, job: Callable[[Look], T], document: Document | None, file: str | None
@@ -291,11 +294,14 @@ class VaultServer(LanguageServer):
         """Waits for work in threads after the loop has ended; False when something did not stop in time."""
         for pool in (self.readers, self.writer, self.scanner):
             pool.shutdown(wait=False, cancel_futures=True)
-        late = wait(list(self._running), _GRACE_SECONDS).not_done
-        return not late
+        if wait(list(self._running), _GRACE_SECONDS).not_done:
+            return False
+        for vault in self.vaults:
+            vault.close()
+        return True
 
 
-def serve(tcp: tuple[str, int] | None = None) -> int:
+def run(tcp: tuple[str, int] | None = None) -> int:
     """Serves one client on stdio, or on a TCP port for debugging, until it ends; returns the exit code."""
     # Another thread that computes gives way to the loop within a millisecond, not five.
     sys.setswitchinterval(0.001)
@@ -318,8 +324,8 @@ def create() -> VaultServer:
     server = VaultServer()
     for feature in (workspace, sync, navigate, symbols, diagnose):
         feature.register(server)
-    gc.collect()
-    gc.freeze()  # the protocol's types live for ever; a full collection takes 30 ms with them and 2 without
+    gc.freeze()  # a full collection takes 30 ms with the protocol's types and 2 without
+    gc.enable()
     return server
 
 

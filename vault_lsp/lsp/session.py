@@ -172,7 +172,8 @@ class Root:
         self.config_file = str(Path(folder, ".vault-lsp", "config.yaml"))
         #: Set when opening has ended, well or not.
         self.opened = asyncio.Event()
-        #: Set when the names of all notes are known, so that a missing note is really missing.
+        #: Set when the names of all notes are known, so that a missing note is really missing; of a small vault when
+        #: all is known.
         self.named = asyncio.Event()
         #: Set when the first scan has ended, well or not.
         self.scanned = asyncio.Event()

@@ -131,9 +131,11 @@ def claim_stdio() -> tuple[int, int]:
     Whatever else writes to stdout afterwards (a print, a C library, a child process) lands on stderr, and no child
     can read the client's messages.
     """
+    # A client may start us with stderr closed; the next descriptor must not take its number.
+    while (null := os.open(os.devnull, os.O_RDWR)) <= 2:
+        continue
     source, sink = os.dup(0), os.dup(1)
     os.dup2(2, 1)
-    null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)
     if os.name == "nt":

@@ -102,9 +102,9 @@ def rows(note: Note, chunks: Iterable[Chunk]) -> Rows:
             )
         )
     stem = file_stem(note.path)
-    named = [("title", note.title), *(("alias", alias) for alias in note.aliases)]
+    names = [("title", note.title), *(("alias", alias) for alias in note.aliases)]
     if name_key(stem) != name_key(note.title):
-        named.append(("file", stem))
+        names.append(("file", stem))
     return Rows(
         title=note.title,
         title_place=pack((note.title_place,)),
@@ -127,7 +127,7 @@ def rows(note: Note, chunks: Iterable[Chunk]) -> Rows:
         frontmatter=[(key, json.dumps(value, ensure_ascii=False)) for key, value in (note.frontmatter or {}).items()],
         names=[
             ((kind, name, name_key(name)), (terms.words, terms.bigrams))
-            for kind, name in named
+            for kind, name in names
             for terms in (index_terms(name),)
         ],
         chunks=written,
