@@ -132,13 +132,15 @@ def find_root(start: Path) -> Path:
 
 
 def existing_folder(folder: Path) -> Path:
-    """The real path of a folder; VaultNotFound where there is none."""
+    """The real path of a folder; VaultNotFound where there is none that can be listed."""
     try:
         real = folder.expanduser().resolve(strict=True)
     except (OSError, RuntimeError, ValueError) as error:
         raise VaultNotFound(f"{folder}: no such folder") from error
     if not real.is_dir():
         raise VaultNotFound(f"{folder}: not a folder")
+    if not os.access(real, os.R_OK | os.X_OK):
+        raise VaultNotFound(f"{folder}: permission denied")
     return real
 
 

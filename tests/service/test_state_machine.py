@@ -234,7 +234,7 @@ def test_an_index_kept_up_to_date_equals_one_made_afresh() -> None:
     run_state_machine_as_test(
         Life,
         settings=settings(
-            max_examples=100,
+            max_examples=70,
             stateful_step_count=25,
             deadline=None,
             derandomize=True,

@@ -61,11 +61,7 @@ class Connections:
             sealed = self.index.sealed()
             with self._guard:
                 self._closed = True
-                readers, self._readers = self._readers, []
-            for reader in readers:
-                reader.close()
-            if self._writer is not None:
-                self._close_writer()
+            self._retire()
             if sealed:
                 # The last one to close moved the log into the file.
                 self.index.write_seal()
@@ -137,6 +133,7 @@ class Connections:
                 raise
             self.index.point_to(file)
             self.index.write_seal()
+            self._retire()
 
     def start_over(self, reason: str) -> None:
         """Leave a damaged file where it is and begin the next generation; the next reconcile fills it."""
@@ -149,6 +146,7 @@ class Connections:
             except IndexReadOnly as error:
                 raise IndexDamaged(f"{reason}; a new one can't be made: {error}") from error
             self.index.write_seal()
+            self._retire()
 
     def _current(self) -> Identity:
         """The current file, made where there is none."""
@@ -168,6 +166,15 @@ class Connections:
         self.index.write_seal()
         with refused(file):
             return Identity(file, file.stat().st_ino)
+
+    def _retire(self) -> None:
+        """Let go of the generation before."""
+        with self._guard:
+            readers, self._readers = self._readers, []
+        for reader in readers:
+            reader.close()
+        if self._writer is not None:
+            self._close_writer()
 
     def _give_back(self, connection: apsw.Connection, identity: Identity | None) -> None:
         with self._guard:

@@ -9,7 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ SCHEMA_VERSION = 1
 
 #: How long a writer waits for another one, in milliseconds.
 BUSY_MS = 10_000
+
+_TABLES = "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name"
 
 #: The write-ahead log is emptied when it has grown past this many bytes.
 _LARGEST_WAL = 8 << 20
@@ -103,8 +105,7 @@ def create(file: Path, root: Path) -> None:
                 # Nothing is lost with an empty index, and the first checkpoint brings all of it to the disk.
                 _pragma(connection, "synchronous=off")
                 with atomic(connection):
-                    for statement in _SCHEMA.split(";\n"):
-                        connection.execute(statement).fetchall()
+                    _make_tables(connection)
                     connection.execute(
                         "INSERT INTO meta"
                         " VALUES('root', ?), ('serial', ?), ('names', 0), ('changes', 0), ('walked', 0)",
@@ -168,8 +169,11 @@ def connect(file: Path, *, writable: bool) -> apsw.Connection:
 
 
 def check(connection: apsw.Connection, file: Path) -> None:
-    """Read the whole file and raise IndexDamaged unless every page is sound."""
-    with translated(file):
+    """Read the whole file and raise IndexDamaged unless every page is sound and every table is there."""
+    with translated(file), closing(apsw.Connection(":memory:")) as pristine:
+        _make_tables(pristine)
+        if connection.execute(_TABLES).fetchall() != pristine.execute(_TABLES).fetchall():
+            raise IndexDamaged(f"{file}: its tables are not those of this version")
         answer = connection.execute("PRAGMA quick_check(1)").fetchall()
         if answer != [("ok",)]:
             raise IndexDamaged(f"{file}: {answer[0][0] if answer else 'damaged'}")
@@ -268,6 +272,11 @@ def translated(file: Path) -> Iterator[None]:
 def _check_identity(connection: apsw.Connection, file: Path) -> None:
     if connection.pragma("application_id") != _APPLICATION_ID or connection.pragma("user_version") != 0:
         raise IndexDamaged(f"{file}: not an index of this version")
+
+
+def _make_tables(connection: apsw.Connection) -> None:
+    for statement in _SCHEMA.split(";\n"):
+        connection.execute(statement).fetchall()
 
 
 def _pragma(connection: apsw.Connection, assignment: str) -> None:

@@ -82,8 +82,8 @@ def rows(note: Note, chunks: Iterable[Chunk]) -> Rows:
     properties = property_text(note)
     for chunk in chunks:
         if chunk.heading_path not in heads:
-            named = dict.fromkeys((note.title, *chunk.heading_path))
-            heads[chunk.heading_path] = " ".join(term for name in named for term in index_terms(name))
+            above = dict.fromkeys((note.title, *chunk.heading_path))
+            heads[chunk.heading_path] = " ".join(term for name in above for term in index_terms(name))
         head = heads[chunk.heading_path]
         # Values of the front matter are searched with the first piece: they stand right above it.
         body = index_terms(f"{chunk.text}\n{properties}" if properties and chunk.ordinal == 0 else chunk.text)
