@@ -226,7 +226,8 @@ def work(root: str) -> None:
     # Nothing that a library prints may reach the pipe.
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    with suppress(KeyboardInterrupt, BrokenPipeError):
+    # A parent that is gone has closed the pipe: what is left to flush then fails once more.
+    with suppress(KeyboardInterrupt, BrokenPipeError), sink:
         while True:
             head = source.read(_LENGTH.size)
             if len(head) < _LENGTH.size:

@@ -161,6 +161,15 @@ def test_changes_are_seen_at_the_next_question(symbols: Callable[[str], Symbols]
     assert ask("calendar") == []
 
 
+def test_a_moved_note_is_found_at_its_new_place_alone(symbols: Callable[[str], Symbols]) -> None:
+    ask = symbols("=== fig.md\n# Fig\n")
+    assert ask("fig") == ["Fig (note) fig:0"]
+    (ask.vault.root / "deep").mkdir()
+    (ask.vault.root / "fig.md").rename(ask.vault.root / "deep/fig.md")
+    ask.vault.reconcile([NotePath("deep"), NotePath("fig.md")])
+    assert ask("fig") == ["Fig (note) deep/fig:0"]
+
+
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=st.text(max_size=30), limit=st.integers(1, 5))
 def test_any_query_is_answered(symbols: Callable[[str], Symbols], query: str, limit: int) -> None:

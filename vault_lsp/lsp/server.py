@@ -376,12 +376,14 @@ async def _serve_stdio(box: list[VaultServer]) -> int:
 async def _serve_tcp(host: str, port: int, box: list[VaultServer]) -> int:
     server = create()
     box.append(server)
+    streams: list[asyncio.StreamWriter] = []
 
     async def connected(reader: asyncio.StreamReader, stream: asyncio.StreamWriter) -> None:
         if server.protocol.writer is not None:
             stream.close()
             return
         server.protocol.set_writer(stream)
+        streams.append(stream)
         frames = transport.Frames()
         with suppress(ConnectionError):
             while received := await reader.read(1 << 16):
@@ -392,7 +394,11 @@ async def _serve_tcp(host: str, port: int, box: list[VaultServer]) -> int:
     listener = await asyncio.start_server(connected, host, port)
     async with listener:
         print(f"listening on {host}:{listener.sockets[0].getsockname()[1]}", file=sys.stderr, flush=True)
-        return await _until_ended(server)
+        try:
+            return await _until_ended(server)
+        finally:
+            for stream in streams:
+                stream.close()  # else the listener waits for it as it closes, since Python 3.12
 
 
 async def _until_ended(server: VaultServer) -> int:

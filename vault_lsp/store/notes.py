@@ -257,11 +257,11 @@ class StoredName(NamedTuple):
     place: bytes | None
 
 
-_VERSIONS = "SELECT id, CAST(hash || made_by AS BLOB) FROM documents WHERE title IS NOT NULL"
+_VERSIONS = "SELECT id, CAST(hash || made_by || path AS BLOB) FROM documents WHERE title IS NOT NULL"
 
 
 def versions(connection: apsw.Connection) -> dict[int, bytes]:
-    """What the rows of every indexed note depend on, its bytes and our code, by document."""
+    """What the rows of every indexed note depend on, by document: its bytes, our code, and its path."""
     return dict(cast("Iterable[tuple[int, bytes]]", connection.execute(_VERSIONS)))
 
 
