@@ -213,7 +213,9 @@ def fresh_search(root: Path, words: str, runs: int) -> None:
         bare.append(seconds(lambda: run("-c", "pass")))
         search.append(seconds(lambda: run("-m", "vault_lsp", "search", "--vault", str(root), words)))
     ours, least = statistics.median(search), statistics.median(bare)
-    print(f"search, new process  {ours * 1e3:8.0f} ms  python {least * 1e3:11.0f} ms  more {(ours - least) * 1e3:.0f} ms")
+    print(
+        f"search, new process  {ours * 1e3:8.0f} ms  python {least * 1e3:11.0f} ms  more {(ours - least) * 1e3:.0f} ms"
+    )
 
 
 def run(*arguments: str) -> None:
