@@ -7,6 +7,7 @@ crash at any point heals itself at the next call.
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -188,8 +189,9 @@ def reconcile(
 
 
 def worker_count() -> int:
-    """Processes that prepare notes: one a core, four at the most, for the writer is the limit then."""
-    return min(os.cpu_count() or 1, 4)
+    """Processes that prepare notes: one a core, but four at most, for the writer is the limit then; on one core none."""
+    cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return min(cores, 4) if cores > 1 else 0
 
 
 class _Round:

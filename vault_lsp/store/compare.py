@@ -6,7 +6,7 @@ import apsw
 
 #: Every table whose rows follow from a note alone, as rows that two indexes of one vault must share.
 _COMPARED = {
-    "documents": "SELECT path, kind, area, title, title_place, hash, skipped FROM documents",
+    "documents": "SELECT path, kind, area, title, title_place, hash, skipped, has_frontmatter FROM documents",
     "files": "SELECT path, kind, reason FROM files",
     **{
         table: f"SELECT d.path, {columns} FROM {table} AS t JOIN documents AS d ON d.id = t.document"

@@ -37,7 +37,8 @@ CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE documents(
   id INTEGER PRIMARY KEY, path TEXT NOT NULL UNIQUE, kind TEXT NOT NULL, area TEXT NOT NULL,
   title TEXT, title_place BLOB, size INTEGER, mtime_ns INTEGER, ctime_ns INTEGER, inode INTEGER,
-  scanned_ns INTEGER NOT NULL, hash BLOB, made_by TEXT, skipped TEXT);
+  scanned_ns INTEGER NOT NULL, hash BLOB, made_by TEXT, skipped TEXT,
+  has_frontmatter INTEGER);
 CREATE INDEX documents_by_time ON documents(mtime_ns);
 CREATE INDEX documents_by_area ON documents(area);
 
@@ -160,7 +161,9 @@ def connect(file: Path, *, writable: bool) -> apsw.Connection:
             _pragma(connection, "temp_store=memory")
             _pragma(connection, "cache_size=-16000")
             _pragma(connection, f"journal_size_limit={_LARGEST_WAL}")
-            if not writable:
+            if writable:
+                _pragma(connection, "journal_mode=wal")
+            else:
                 _pragma(connection, "query_only=on")
         except BaseException:
             connection.close()

@@ -148,11 +148,11 @@ def document_id(connection: apsw.Connection, path: NotePath) -> int | None:
 def note(connection: apsw.Connection, path: NotePath) -> Note | None:
     """A note as it was indexed, equal to what the parser returned; None where it has no content in the index."""
     row = connection.execute(
-        "SELECT id, title, title_place FROM documents WHERE path = ? AND title IS NOT NULL", (path,)
+        "SELECT id, title, title_place, has_frontmatter FROM documents WHERE path = ? AND title IS NOT NULL", (path,)
     ).fetchone()
     if row is None:
         return None
-    document, title, title_place = row
+    document, title, title_place, has_frontmatter = row
     ask = (document,)
     run = connection.execute
     return Note(
@@ -176,7 +176,8 @@ def note(connection: apsw.Connection, path: NotePath) -> Note | None:
         frontmatter={
             key: json.loads(value) for key, value in run("SELECT key, value FROM frontmatter WHERE document = ?", ask)
         }
-        or None,
+        if has_frontmatter
+        else None,
         problems=tuple(
             Problem(rule, message, _place(place))
             for rule, message, place in run("SELECT rule, message, place FROM problems WHERE document = ?", ask)

@@ -187,16 +187,17 @@ def file_seal(file: Path) -> Seal:
 
 
 def in_use(file: Path) -> bool:
-    """Whether a process has the database open: then it can't leave write-ahead mode. False for what is no database."""
+    """Whether a process has the database open, so that nobody else can have it alone. False for what is no database."""
     try:
         with closing(apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READWRITE)) as connection:
             connection.set_busy_timeout(0)
-            mode = connection.execute("PRAGMA journal_mode=delete").fetchall()
-            return bool(mode == [("wal",)])
+            connection.execute("PRAGMA locking_mode=exclusive").fetchall()
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
     except (apsw.BusyError, apsw.LockedError):
         return True
     except apsw.Error:
         return False
+    return False
 
 
 def remove(file: Path) -> bool:

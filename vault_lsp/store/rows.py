@@ -31,6 +31,7 @@ class Rows(NamedTuple):
 
     title: str
     title_place: bytes
+    has_frontmatter: bool
     headings: list[Values]
     links: list[Values]
     tags: list[Values]
@@ -108,6 +109,7 @@ def rows(note: Note, chunks: Iterable[Chunk]) -> Rows:
     return Rows(
         title=note.title,
         title_place=pack((note.title_place,)),
+        has_frontmatter=note.frontmatter is not None,
         headings=[(h.level, h.text, h.raw, h.slug, h.linkable, pack((h.place,))) for h in note.headings],
         links=[
             (
@@ -148,8 +150,8 @@ def put(connection: apsw.Connection, document: int, written: Rows) -> bool:
     if one(connection, "SELECT title IS NOT NULL FROM documents WHERE id = ?", (document,))[0]:
         clear(connection, document)
     connection.execute(
-        "UPDATE documents SET title = ?, title_place = ?, skipped = NULL WHERE id = ?",
-        (written.title, written.title_place, document),
+        "UPDATE documents SET title = ?, title_place = ?, has_frontmatter = ?, skipped = NULL WHERE id = ?",
+        (written.title, written.title_place, written.has_frontmatter, document),
     )
     for table, statement in _ORDINAL_TABLES.items():
         values: list[Values] = getattr(written, table)
@@ -179,7 +181,9 @@ def clear(connection: apsw.Connection, document: int) -> None:
     """Remove all that a document's content put into the index; its name stays known."""
     for statement in _CLEAR:
         connection.execute(statement, (document,))
-    connection.execute("UPDATE documents SET title = NULL, title_place = NULL WHERE id = ?", (document,))
+    connection.execute(
+        "UPDATE documents SET title = NULL, title_place = NULL, has_frontmatter = NULL WHERE id = ?", (document,)
+    )
 
 
 def remove(connection: apsw.Connection, document: int) -> None:
