@@ -335,10 +335,10 @@ def run(tcp: tuple[str, int] | None = None) -> int:
 
 def create() -> VaultServer:
     """A server with every feature registered. Needs a running event loop."""
-    from vault_lsp.lsp.features import diagnose, navigate, symbols, sync, workspace  # noqa: PLC0415  they import us
+    from vault_lsp.lsp.features import diagnose, navigate, search, symbols, sync, workspace  # noqa: PLC0415  they import us
 
     server = VaultServer()
-    for feature in (workspace, sync, navigate, symbols, diagnose):
+    for feature in (workspace, sync, navigate, symbols, search, diagnose):
         feature.register(server)
     gc.freeze()  # a full collection takes 30 ms with the protocol's types and 2 without
     gc.enable()
