@@ -189,7 +189,7 @@ def reconcile(
 
 
 def worker_count() -> int:
-    """Processes that prepare notes: one a core, but four at most, for the writer is the limit then; on one core none."""
+    """Processes that prepare notes: one a core, up to four, for the writer is the limit then; on one core none."""
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     return min(cores, 4) if cores > 1 else 0
 

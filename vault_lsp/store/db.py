@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -21,6 +22,9 @@ SCHEMA_VERSION = 1
 
 #: How long a writer waits for another one, in milliseconds.
 BUSY_MS = 10_000
+
+#: With fewer bytes free, SQLite can't even map the files that its processes share.
+_LEAST_SPACE = 1 << 16
 
 _TABLES = "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name"
 
@@ -259,13 +263,14 @@ def translated(file: Path) -> Iterator[None]:
         raise IndexDamaged(f"{file}: {error}") from error
     except apsw.ReadOnlyError as error:
         raise IndexReadOnly(f"{file}: the index can't be written (read-only)") from error
-    except apsw.FullError as error:
-        raise IndexReadOnly(f"{file}: no space left on the disk") from error
     except apsw.CantOpenError as error:
         if file.is_dir():
             raise IndexDamaged(f"{file}: a folder stands where the index belongs") from error
         raise IndexReadOnly(f"{file}: {error}") from error
-    except apsw.IOError as error:
+    except (apsw.FullError, apsw.IOError) as error:
+        # The files that processes share fail with an error of their own on a full disk.
+        if isinstance(error, apsw.FullError) or _is_full(file):
+            raise IndexReadOnly(f"{file}: no space left on the disk") from error
         raise IndexReadOnly(f"{file}: the disk refused a read or a write ({error})") from error
     except apsw.SQLError as error:
         # A table is missing or altered: not the schema that the file's name promises.
@@ -275,6 +280,12 @@ def translated(file: Path) -> Iterator[None]:
 def _check_identity(connection: apsw.Connection, file: Path) -> None:
     if connection.pragma("application_id") != _APPLICATION_ID or connection.pragma("user_version") != 0:
         raise IndexDamaged(f"{file}: not an index of this version")
+
+
+def _is_full(file: Path) -> bool:
+    with suppress(OSError):
+        return shutil.disk_usage(file.parent).free < _LEAST_SPACE
+    return False
 
 
 def _make_tables(connection: apsw.Connection) -> None:
