@@ -13,7 +13,18 @@ from tests.support import Client, ServerError, serving, write
 
 Make = Callable[..., Opened]
 
-GARDEN = "=== beds/tomato.md\n---\ntags: [fruit/red]\n---\n# Tomato\n\nWater the seedlings.\n=== 日志.md\n# 日志\n\n给番茄浇水。\n"
+GARDEN = """=== beds/tomato.md
+---
+tags: [fruit/red]
+---
+# Tomato
+
+Water the seedlings.
+=== 日志.md
+# 日志
+
+给番茄浇水。
+"""
 
 
 def found(here: Opened, **params: Any) -> list[str]:
