@@ -30,7 +30,7 @@ def test_an_index_appears_whole_and_once(tmp_path: Path) -> None:
         barrier.wait()
         db.create(file, tmp_path)
         with closing(db.connect(file, writable=True)) as connection:
-            serials.append(notes.serial(connection))
+            serials.append(notes.state(connection).serial)
 
     threads = [threading.Thread(target=make) for _ in range(6)]
     for thread in threads:
@@ -53,7 +53,7 @@ def test_without_hard_links_an_index_is_renamed_into_place(tmp_path: Path, monke
         rows.bump_names(connection)
     db.create(file, tmp_path)
     with closing(db.connect(file, writable=False)) as connection:
-        assert notes.names_version(connection) == 1
+        assert notes.state(connection).names == 1
     assert [found.name for found in tmp_path.iterdir()] == [file.name]
 
 
@@ -72,8 +72,8 @@ def test_a_snapshot_sees_one_state(file: Path) -> None:
         with db.snapshot(reader):
             with db.atomic(writer):
                 rows.count_change(writer)
-            assert notes.changes(reader) == 0
-        assert notes.changes(reader) == 1
+            assert notes.state(reader).changes == 0
+        assert notes.state(reader).changes == 1
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
@@ -82,10 +82,10 @@ def test_a_transaction_is_written_whole_or_not_at_all(error: type[BaseException]
         with pytest.raises(error), db.atomic(writer):  # noqa: PT012 - what fails is what was begun
             rows.count_change(writer)
             raise error
-        assert notes.changes(writer) == 0
+        assert notes.state(writer).changes == 0
         with db.atomic(writer):
             rows.count_change(writer)
-        assert notes.changes(writer) == 1
+        assert notes.state(writer).changes == 1
 
 
 @pytest.mark.parametrize(
