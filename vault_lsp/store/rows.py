@@ -58,6 +58,14 @@ _ORDINAL_TABLES = {
     "problems": "INSERT INTO problems VALUES(?, ?, ?, ?, ?)",
 }
 
+_NAME = "INSERT INTO names(document, kind, name, key) VALUES(?, ?, ?, ?)"
+_NAME_TERMS = "INSERT INTO name_fts(rowid, words, bigrams) VALUES(?, ?, ?)"
+_CHUNK = (
+    "INSERT INTO chunks(document, ordinal, heading_path, line_start, line_end, page_start, page_end, sha)"
+    " VALUES(?, ?, ?, ?, ?, ?, ?, ?)"
+)
+_CHUNK_TERMS = "INSERT INTO chunk_fts(rowid, title, words, bigrams) VALUES(?, ?, ?, ?)"
+
 _CLEAR = (
     "DELETE FROM headings WHERE document = ?",
     "DELETE FROM links WHERE document = ?",
@@ -159,21 +167,8 @@ def put(connection: apsw.Connection, document: int, written: Rows) -> bool:
             connection.executemany(statement, [(document, ordinal, *row) for ordinal, row in enumerate(values)])
     for key, value in written.frontmatter:
         connection.execute("INSERT OR REPLACE INTO frontmatter VALUES(?, ?, ?)", (document, key, value))
-    for row, terms in written.names:
-        connection.execute("INSERT INTO names(document, kind, name, key) VALUES(?, ?, ?, ?)", (document, *row))
-        connection.execute(
-            "INSERT INTO name_fts(rowid, words, bigrams) VALUES(?, ?, ?)", (connection.last_insert_rowid(), *terms)
-        )
-    for row, terms in written.chunks:
-        connection.execute(
-            "INSERT INTO chunks(document, ordinal, heading_path, line_start, line_end, page_start, page_end, sha)"
-            " VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
-            (document, *row),
-        )
-        connection.execute(
-            "INSERT INTO chunk_fts(rowid, title, words, bigrams) VALUES(?, ?, ?, ?)",
-            (connection.last_insert_rowid(), *terms),
-        )
+    _put_indexed(connection, _NAME, _NAME_TERMS, document, written.names)
+    _put_indexed(connection, _CHUNK, _CHUNK_TERMS, document, written.chunks)
     return {alias for (alias,) in before} != {alias for alias, _ in written.aliases}
 
 
@@ -239,3 +234,14 @@ def bump_names(connection: apsw.Connection) -> None:
 def count_change(connection: apsw.Connection) -> None:
     """Tell every process that this transaction changed the index."""
     connection.execute("UPDATE meta SET value = value + 1 WHERE key = 'changes'")
+
+
+def _put_indexed(
+    connection: apsw.Connection, row: str, terms: str, document: int, written: list[tuple[Values, Values]]
+) -> None:
+    """Insert rows and, under the same ids, their search terms."""
+    if written:
+        connection.executemany(row, [(document, *values) for values, _ in written])
+        # Inside one transaction SQLite numbers them one after the other.
+        first = connection.last_insert_rowid() - len(written) + 1
+        connection.executemany(terms, [(first + at, *values) for at, (_, values) in enumerate(written)])
