@@ -90,7 +90,8 @@ def parse_decoded(path: NotePath, text: Text, decoded: Decoded) -> Note:
     problems: tuple[Problem, ...] = ()
     if decoded.replaced:
         at = text.point(max(text.source.find("\ufffd"), 0))
-        message = f"{decoded.replaced} bytes are not UTF-8 and were replaced"
+        one = decoded.replaced == 1
+        message = f"replaced {decoded.replaced} byte{'' if one else 's'} that {'is' if one else 'are'} not UTF-8"
         problems = (Problem("invalid-encoding", message, Place(at, Point(at.line, *(n + 1 for n in at[1:])))),)
     return parse(path, text, problems)
 

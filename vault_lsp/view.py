@@ -182,6 +182,10 @@ class View:
         """What could not be indexed, each with the reason."""
         return notes.skipped(self.connection)
 
+    def misread(self) -> dict[NotePath, str]:
+        """Notes with bytes that had to be replaced, with how many."""
+        return notes.misread(self.connection)
+
     # Where things are -----------------------------------------------------------------------------------------------
 
     def definition(self, path: NotePath, point: Point) -> tuple[Target, ...]:

@@ -285,3 +285,10 @@ def test_any_word_is_answered_without_a_traceback(
         assert done.json["error"]["message"]
     elif done.code:
         assert done.out == ""
+
+
+def test_a_note_with_a_bad_byte_is_indexed_and_named(shell: Callable[..., Any]) -> None:
+    run = shell(**{"page.md": b"word " * 60 + b"\xff quince\n"})
+    for _ in range(2):
+        assert run("index").stderr.splitlines() == ["vault-lsp: page.md: replaced 1 byte that is not UTF-8"]
+    assert "page.md" in run("search", "quince").out

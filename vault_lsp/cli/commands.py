@@ -377,10 +377,13 @@ def _print_reconciled(
 ) -> None:
     total, _ = vault.counts()
     with vault.view() as view:
-        skipped = view.skipped()
+        skipped, misread = view.skipped(), view.misread()
     if wanted is not None:
         skipped = {path: reason for path, reason in skipped.items() if is_below(path, wanted)}
+        misread = {path: message for path, message in misread.items() if is_below(path, wanted)}
     output.warn_skipped(skipped)
+    for path, message in misread.items():
+        warn(f"{path}: {message}")
     if as_json:
         print_json(
             {

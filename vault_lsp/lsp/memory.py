@@ -19,7 +19,7 @@ class Memory:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._state: object = None
-        self._views: dict[int, tuple[View, Mapping[str, Document]] | None] = {}
+        self._views: dict[Root, tuple[View, Mapping[str, Document]]] = {}
 
     def look(self, uri: str) -> Look | None:
         """A look at an open buffer of a settled vault; None where something must be read first."""
@@ -30,11 +30,10 @@ class Memory:
             return None
         if session.state != self._state:
             self._state, self._views = session.state, {}
-        if id(root) not in self._views:
-            self._views[id(root)] = self._view(root)
-        held, path = self._views[id(root)], root.known_path(document.file)
+        held, path = self._views.get(root) or self._view(root), root.known_path(document.file)
         if held is None or path is None:
             return None
+        self._views[root] = held
         view, buffers = held
         return Look(view, path, document, root, session.client, session.settings, buffers, lambda: False)
 

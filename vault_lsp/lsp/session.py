@@ -268,7 +268,7 @@ class Session:
     @property
     def state(self) -> tuple[object, ...]:
         """Changes whenever an answer may: with the buffers, the folders, their index and the settings."""
-        return (self.edits, self.settings, *((id(root), root.revision) for root in self.roots))
+        return (self.edits, self.settings, *((root, root.revision) for root in self.roots))
 
     def document(self, uri: str) -> Document | None:
         """The open buffer of any spelling of its URI."""

@@ -318,6 +318,15 @@ def counts(connection: apsw.Connection) -> Counts:
     )
 
 
+def misread(connection: apsw.Connection) -> dict[NotePath, str]:
+    """Notes with bytes that had to be replaced, with what was said of it."""
+    asked = connection.execute(
+        "SELECT d.path, p.message FROM problems AS p JOIN documents AS d ON d.id = p.document"
+        " WHERE p.rule = 'invalid-encoding' ORDER BY 1"
+    )
+    return dict(cast("Iterable[tuple[NotePath, str]]", asked))
+
+
 def skipped(connection: apsw.Connection) -> dict[NotePath, str]:
     """What could not be indexed, with the reason."""
     return dict(
