@@ -41,10 +41,13 @@ class Memory:
         overlay = {}
         documents = self._session.documents_of(root)
         for each in documents:
-            path = root.known_path(each.file) if each.file is not None else None
-            note = each.parsed
-            if path is None or note is None:
+            if each.file is None or not root.knows(each.file):
                 return None  # not asked about before
+            path, note = root.known_path(each.file), each.parsed
+            if path is None:
+                continue  # no note of the vault
+            if note is None:
+                return None
             overlay[path] = note
         if root.vault is None:
             return None
