@@ -67,7 +67,9 @@ def test_a_network_share_is_named_by_its_host() -> None:
     assert convert.uri_of(file, windows=True) == "file://SERVER/SHARE/a%20b.md"
 
 
-@pytest.mark.parametrize("uri", ["untitled:Untitled-1", "vscode-notebook-cell:/v/a.md", "a.md", "", "file:", "file://"])
+@pytest.mark.parametrize(
+    "uri", ["untitled:Untitled-1", "vscode-notebook-cell:/v/a.md", "a.md", "", "file:", "file://", "file:///\ud800"]
+)
 def test_what_is_no_file_has_no_file_name(uri: str) -> None:
     assert convert.file_of(uri) is None
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.lsp.conftest import Opened
+from tests.support import ServerError
 from vault_lsp.core.model import NotePath
 from vault_lsp.core.text import Point
 from vault_lsp.service import Vault
@@ -65,3 +66,22 @@ def test_a_change_on_disk_reaches_definitions(opened: Make) -> None:
     here.client.wait_for(lambda: here.targets("a.md", 1, 3) == ["b.md:2"])
     (here.root / "late.md").unlink()
     here.client.wait_for(lambda: here.targets("a.md", 0, 3) == [])
+
+
+def test_a_file_that_is_no_note_answers_alone_also_when_it_was_saved(opened: Make) -> None:
+    here = opened("=== n.txt\n[[a]]\n=== a.md\n[[n.txt#any]]\n")
+    assert [here.open(path) for path in ("n.txt", "a.md")]
+    here.client.notify("textDocument/didSave", {"textDocument": {"uri": here.uri("n.txt")}})
+    (here.root / "b.md").write_text("b\n", "utf-8")
+    here.client.wait_for(lambda: here.symbols("b"))  # what was saved has been looked at
+    assert [here.targets("n.txt", 0, 3) for _ in range(2)] == [[]] * 2
+    assert [here.targets("a.md", 0, 3) for _ in range(2)] == [["n.txt:0"]] * 2
+
+
+@pytest.mark.parametrize("number", [float("inf"), float("nan"), -1, None, "x"])
+def test_a_position_that_is_none_is_refused(opened: Make, number: object) -> None:
+    here = opened("=== a.md\n[[b]]\n=== b.md\nb\n")
+    here.open("a.md")
+    assert [here.targets("a.md", 0, 3) for _ in range(2)] == [["b.md:0"]] * 2
+    with pytest.raises(ServerError):
+        here.ask("definition", "a.md", 0, number)  # type: ignore[arg-type]

@@ -100,6 +100,43 @@ def test_no_message_leaves_anything_behind() -> None:
     asyncio.run(run())
 
 
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"[" * 200_000, -32700),
+        (b'{"jsonrpc": "2.0", "id": [1], "method": "shutdown"}', -32600),
+        (b'{"jsonrpc": "2.0", "id": {"a": 1}, "result": null}', -32600),
+    ],
+)
+def test_a_message_without_a_usable_id_is_answered_with_an_error(body: bytes, code: int) -> None:
+    async def run() -> None:
+        server, wire = await started()
+        server.protocol.receive(body)
+        assert [(each["id"], each["error"]["code"]) for each in wire.sent] == [(None, code)]
+        finish(server)
+
+    asyncio.run(run())
+
+
+def test_what_fails_from_memory_is_answered_the_ordinary_way() -> None:
+    async def run() -> None:
+        server, wire = await started()
+
+        def fails(*_arguments: object) -> None:
+            raise OverflowError
+
+        server.protocol.quick["textDocument/definition"] = fails
+        position = {"line": 0, "character": 0}
+        say(server, 1, "textDocument/definition", {"textDocument": {"uri": "untitled:a"}, "position": position})
+        async with asyncio.timeout(5):
+            while not wire.sent:
+                await asyncio.sleep(0.01)
+        assert wire.sent == [{"jsonrpc": "2.0", "id": 1, "result": None}]
+        finish(server)
+
+    asyncio.run(run())
+
+
 def test_shutdown_answers_and_cancels_what_is_in_flight() -> None:
     async def run() -> None:
         server, wire = await started()

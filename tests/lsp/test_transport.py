@@ -30,6 +30,10 @@ def test_a_header_without_a_length_is_dropped_alone() -> None:
     assert Frames().feed(b"X-Nothing: 1\r\n\r\n" + frame(b"{}")) == [b"{}"]
 
 
+def test_a_length_of_too_many_digits_is_no_length() -> None:
+    assert Frames().feed(b"Content-Length: " + b"9" * 5000 + b"\r\n\r\n" + frame(b"{}")) == [b"{}"]
+
+
 def test_bytes_that_are_no_header_do_not_pile_up() -> None:
     frames = Frames()
     assert frames.feed(b"x" * 100_000) == []

@@ -54,6 +54,11 @@ def file_of(uri: str, *, windows: bool = WINDOWS) -> str | None:
     match = _SCHEME.match(uri)
     if match is None or match[0].lower() != "file:":
         return None
+    if not uri.isascii():
+        try:
+            uri.encode()
+        except UnicodeEncodeError:
+            return None  # a lone surrogate, which JSON can carry and no file name has
     rest = uri[match.end() :]
     host = ""
     if rest.startswith("//"):

@@ -95,12 +95,15 @@ class VaultProtocol(LanguageServerProtocol):
         """Handles one message. Never raises: a message that makes no sense is answered or logged."""
         try:
             message = json.loads(body)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             log.error("a message is not JSON: %s", error)  # noqa: TRY400  the place in our code says nothing
             self._send_response(None, error=JsonRpcParseError(str(error)).to_response_error())
             return
         if not isinstance(message, dict):
             self._send_response(None, error=JsonRpcInvalidRequest("a message is an object").to_response_error())
+            return
+        if not isinstance(message.get("id"), str | int | float | None):
+            self._send_response(None, error=JsonRpcInvalidRequest("an id is a string or a number").to_response_error())
             return
         message.setdefault("jsonrpc", self.VERSION)
         try:
@@ -116,11 +119,9 @@ class VaultProtocol(LanguageServerProtocol):
         method, request = str(message["method"]), "id" in message
         try:
             self._admit(method, request=request)
-            if request and method in self.quick:
-                known = self.quick[method](self._server, message.get("params"))
-                if known is not None:
-                    self._send_response(message["id"], known)
-                    return
+            if request and (known := self._quick_answer(method, message.get("params"))) is not None:
+                self._send_response(message["id"], known)
+                return
             message.setdefault("params", None)
             parsed = self.structure_message(message)
         except JsonRpcException as error:
@@ -133,6 +134,16 @@ class VaultProtocol(LanguageServerProtocol):
                 log.warning("dropped %s: %s", method, error.message)
             return
         self.handle_message(parsed)
+
+    def _quick_answer(self, method: str, params: object) -> Json | None:
+        """An answer from memory; None sends the request the ordinary way, also when this one fails."""
+        if method not in self.quick:
+            return None
+        try:
+            return self.quick[method](self._server, params)
+        except Exception:  # the ordinary way answers with the error
+            log.exception("%s could not be answered from memory", method)
+            return None
 
     def _admit(self, method: str, *, request: bool) -> None:
         """Raises when the method is unknown or out of order in the life of a session."""

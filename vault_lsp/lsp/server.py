@@ -195,12 +195,12 @@ class VaultServer(LanguageServer):
         def look() -> T | None:
             vault = root.vault if root is not None else None
             if root is not None and vault is not None and file is not None:
-                path = NotePath("") if file == root.folder else _note_path(root, file)
+                path = NotePath("") if file == root.folder else root.note_path(file)
                 if path is not None:
                     overlay = {
                         own: each.note(own, vault.parse)
                         for each in buffers.values()
-                        if each.file is not None and (own := _note_path(root, each.file)) is not None
+                        if each.file is not None and (own := root.note_path(each.file)) is not None
                     }
                     with vault.view(overlay, stopped) as view:
                         return job(Look(view, path, document, root, client, settings, buffers, stopped))
@@ -418,11 +418,6 @@ async def _wait(event: asyncio.Event, deadline: float) -> None:
     if not event.is_set():
         with suppress(TimeoutError):
             await asyncio.wait_for(event.wait(), max(deadline - time.monotonic(), 0))
-
-
-def _note_path(root: Root, file: str) -> NotePath | None:
-    """The vault path of a file that is a note of the vault."""
-    return root.path_of(file) if file[-3:].lower() == ".md" else None
 
 
 def _marked_folder(file: str) -> str | None:

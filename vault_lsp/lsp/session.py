@@ -223,9 +223,17 @@ class Root:
             )
         return self._paths.get(file)
 
+    def note_path(self, file: str) -> NotePath | None:
+        """The same for a note, None for every other file."""
+        return self.path_of(file) if _is_note(file) else None
+
     def known_path(self, file: str) -> NotePath | None:
-        """The same from memory: None too where nobody has asked before."""
-        return self._paths.get(file)
+        """The note's path from memory: None too where nobody has asked before."""
+        return self._paths.get(file) if _is_note(file) else None
+
+    def knows(self, file: str) -> bool:
+        """Whether `known_path` has its answer."""
+        return file in self._paths or not _is_note(file)
 
     @property
     def settled(self) -> bool:
@@ -238,6 +246,10 @@ class Root:
 
     def _folders(self) -> tuple[str, ...]:
         return (self.folder,) if self.vault is None else (self.folder, str(self.vault.root))
+
+
+def _is_note(file: str) -> bool:
+    return file[-3:].lower() == ".md"
 
 
 def _as_prefix(folder: str) -> str:

@@ -20,7 +20,7 @@ from typing import Protocol
 
 log = logging.getLogger(__name__)
 
-_LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d+)", re.IGNORECASE)
+_LENGTH = re.compile(rb"content-length[ \t]*:[ \t]*(\d{1,18})(?!\d)", re.IGNORECASE)
 _CHUNK = 1 << 16
 #: A pipe that has room at all has room for this much (PIPE_BUF of Linux; POSIX promises 512).
 _ATOMIC = getattr(select, "PIPE_BUF", 512)

@@ -33,10 +33,14 @@ def definition_from_memory(ls: VaultServer, params: Any) -> Json | None:
     """The same for a request as it came, before pygls has made types of it; None where that is not enough."""
     try:
         uri, at = params["textDocument"]["uri"], params["position"]
-        position = types.Position(int(at["line"]), int(at["character"]))
+        line, character = at["line"], at["character"]
+        # Whatever else a client may send for a number is for pygls to convert or to refuse.
+        if not (type(uri) is str and type(line) is type(character) is int):
+            return None
+        position = types.Position(line, character)
     except (TypeError, KeyError, ValueError):
         return None
-    return ls.from_memory(uri, partial(_definition, position=position)) if isinstance(uri, str) else None
+    return ls.from_memory(uri, partial(_definition, position=position))
 
 
 async def references(ls: VaultServer, params: types.ReferenceParams) -> Json | None:
