@@ -82,8 +82,7 @@ def _segmenter() -> Check:
 def _index(vault: Vault) -> Check:
     file = vault.index.file
     try:
-        with closing(db.connect(file, writable=False)) as connection:
-            db.check(connection, file)
+        db.check(file)
     except VaultLspError as error:
         return Check("index", ok=False, message=str(error))
     return Check("index", ok=True, message=f"{file} is sound")

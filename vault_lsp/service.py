@@ -236,7 +236,7 @@ class Vault:
         import tempfile  # noqa: PLC0415 - only here
 
         with self._connections.reader() as connection:
-            db.check(connection, self.index.file)
+            db.check(self.index.file)
             with tempfile.TemporaryDirectory(prefix="vault-lsp-") as folder:
                 file = Path(folder) / self.index.file.name
                 db.create(file, self.root)

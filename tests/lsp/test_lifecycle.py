@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -223,3 +224,15 @@ def test_a_client_may_connect_by_tcp(tmp_path: Path) -> None:
         assert client.ended() == 0
     finally:
         client.kill()
+
+
+def test_an_index_that_is_deleted_under_the_server_comes_back(tmp_path: Path) -> None:
+    root = write(tmp_path / "vault", {"a.md": "[[b]]\n", "b.md": "# Quince\n"})
+    with serving(tmp_path / "cache") as client:
+        client.initialize(root)
+        query = {"query": "quince"}
+        client.wait_for(lambda: client.request("workspace/symbol", query))
+        for folder in (tmp_path / "cache").iterdir():
+            shutil.rmtree(folder)
+        client.wait_for(lambda: client.request("workspace/symbol", query))
+        assert client.at("definition", (root / "a.md").as_uri(), 0, 3)

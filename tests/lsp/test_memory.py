@@ -1,4 +1,4 @@
-"""Definitions that are answered from memory are those that the index and the buffers give."""
+"""What is answered from memory is what the index and the buffers give."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def test_damage_under_an_open_vault_heals_at_the_next_reconcile(root: Path) -> N
 def test_an_index_that_nobody_touched_is_not_checked_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = indexed(root)
     checked: list[Path] = []
-    monkeypatch.setattr(db, "check", lambda connection, file: checked.append(file))
+    monkeypatch.setattr(db, "check", checked.append)
     Vault.open(root).close()
     first, second = Vault.open(root), Vault.open(root)
     (root / "new.md").write_text("new")

@@ -61,10 +61,12 @@ class Life(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "base"):
-            self.whole()
-            for vault in self.vaults:
-                vault.close()
-            shutil.rmtree(self.base)
+            try:
+                self.whole()
+            finally:
+                for vault in self.vaults:
+                    vault.close()
+                shutil.rmtree(self.base)
 
     @property
     def vault(self) -> Vault:

@@ -358,6 +358,8 @@ def _sync(vault: Vault) -> None:
         with output.progress_bar() as progress:
             done = vault.reconcile(progress=progress)
     except (IndexReadOnly, IndexBusy) as error:
+        if vault.needs_first_index():
+            raise  # an empty answer would look like a true one
         warn(f"{error}; the answer may be out of date")
         return
     output.warn_skipped(done.skipped)

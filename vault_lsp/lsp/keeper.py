@@ -177,6 +177,8 @@ class Keeper:
             await asyncio.sleep(_POLL_SECONDS)
             if ls.idle() and not self._draining and await ls.run(ls.writer, _changed, root, root.vault):
                 ls.index_changed(root)
+                if await ls.run(ls.writer, root.vault.needs_first_index):
+                    self.rescan()  # somebody deleted the index, and an empty one stands in its place
 
     async def _close_vault(self) -> None:
         while self.root.readers:

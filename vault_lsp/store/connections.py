@@ -47,10 +47,10 @@ class Connections:
         """Find, make or heal the index file."""
         self._current()
         try:
-            with self.reader() as connection:
+            with self.reader():
                 if not self.index.sealed():
                     # Someone else than us touched the file since our last write, or a writer was killed.
-                    db.check(connection, self.index.file)
+                    db.check(self.index.file)
                     self.index.write_seal()
         except IndexDamaged as damage:
             self.start_over(str(damage))
@@ -110,7 +110,7 @@ class Connections:
                 with db.translated(identity.file):
                     if self._suspect == identity:
                         # A reader met damage that a writer may never touch.
-                        db.check(connection, identity.file)
+                        db.check(identity.file)
                         self._suspect = None
                     yield connection
             finally:

@@ -29,15 +29,14 @@ def take_over(root: Path, file: Path) -> bool:
     aside = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
     try:
         with closing(apsw.Connection(str(aside))) as target:
-            with closing(db.connect(best[1], writable=False)) as source:
-                with target.backup("main", source, "main") as backup:
-                    backup.step()
-                db.check(target, best[1])
+            with closing(db.connect(best[1], writable=False)) as source, target.backup("main", source, "main") as copy:
+                copy.step()
             with db.atomic(target):
                 target.execute(
                     "UPDATE meta SET value = iif(key = 'root', ?, ?) WHERE key IN ('root', 'serial')",
                     (str(root), secrets.token_hex(8)),
                 )
+        db.check(aside)
         db.place(aside, file)
     except (VaultLspError, apsw.Error, OSError):
         # Whatever is wrong with the old one: a new one is only a matter of time.

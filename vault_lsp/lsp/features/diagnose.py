@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from lsprotocol import types
 
@@ -26,6 +26,7 @@ def register(ls: VaultServer) -> None:
     """Registers the pull requests and the checks that follow changes."""
     options = types.DiagnosticOptions(identifier="vault-lsp", inter_file_dependencies=True, workspace_diagnostics=True)
     ls.feature(types.TEXT_DOCUMENT_DIAGNOSTIC, options)(document_diagnostic)
+    ls.protocol.quick[types.TEXT_DOCUMENT_DIAGNOSTIC] = diagnostic_from_memory
     ls.feature(types.WORKSPACE_DIAGNOSTIC)(workspace_diagnostic)
 
 
@@ -33,6 +34,16 @@ async def document_diagnostic(ls: VaultServer, params: types.DocumentDiagnosticP
     """The findings of one note, or that they are what the client has already."""
     items = await ls.answer(params.text_document.uri, findings) or Json("[]")
     return _report(items, params.previous_result_id)
+
+
+def diagnostic_from_memory(ls: VaultServer, params: Any) -> Json | None:
+    """The same for a request as it came, before pygls has made types of it; None where that is not enough."""
+    try:
+        uri, previous = params["textDocument"]["uri"], params.get("previousResultId")
+    except (TypeError, KeyError, AttributeError):
+        return None
+    items = ls.from_memory(uri, findings) if isinstance(uri, str) else None
+    return _report(items, previous) if items is not None else None
 
 
 async def workspace_diagnostic(ls: VaultServer, params: types.WorkspaceDiagnosticParams) -> Json:
