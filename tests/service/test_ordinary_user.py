@@ -20,7 +20,7 @@ NOBODY = 65534
 
 #: Everything is imported before the user changes: the interpreter itself may lie where only root can read.
 PROGRAM = """
-import contextlib, io, json, os, sys
+import codecs, contextlib, io, json, os, sys
 from pathlib import Path
 import pathspec, platformdirs, rjieba, yaml, tempfile
 import vault_lsp.cli, vault_lsp.doctor
@@ -28,6 +28,8 @@ from vault_lsp.service import Vault
 from vault_lsp.search import Query
 
 vault_lsp.doctor._segmenter()
+for name in ("ascii", "utf-8-sig", "utf-16"):
+    codecs.lookup(name)
 if os.geteuid() == 0:
     os.setgroups([])
     os.setgid(65534)
