@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -236,3 +237,21 @@ def test_an_index_that_is_deleted_under_the_server_comes_back(tmp_path: Path) ->
             shutil.rmtree(folder)
         client.wait_for(lambda: client.request("workspace/symbol", query))
         assert client.at("definition", (root / "a.md").as_uri(), 0, 3)
+
+
+@pytest.mark.parametrize("length", [0, 5000])
+def test_an_index_that_is_damaged_under_the_server_is_made_anew(tmp_path: Path, length: int) -> None:
+    notes = {f"n{number}.md": f"# Quince {number}\n[[a]]\n" for number in range(40)}
+    root = write(tmp_path / "vault", {"a.md": "# Apple\n", **notes})
+    with serving(tmp_path / "cache") as client:
+        client.initialize(root)
+        query = {"query": "quince"}
+        client.wait_for(lambda: len(client.request("workspace/symbol", query)) >= len(notes))
+        (index,) = (tmp_path / "cache").glob("*/*.db")
+        for _ in range(2):  # by then SQLite has noticed
+            os.truncate(index, length)
+            with suppress(ServerError):
+                client.request("workspace/symbol", {"query": "apple"})
+        asked = {"context": {"includeDeclaration": False}}
+        assert len(client.at("references", (root / "a.md").as_uri(), 0, 3, **asked)) == len(notes)
+        assert len(client.request("workspace/symbol", query)) >= len(notes)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vault_lsp.errors import Cancelled, VaultLspError
+from vault_lsp.errors import Cancelled, IndexBusy, IndexDamaged, VaultLspError
 from vault_lsp.lsp import watch
 from vault_lsp.lsp.progress import WorkDone
 from vault_lsp.lsp.session import Root
@@ -31,6 +31,8 @@ _POLL_SECONDS = 1.0
 #: With more bytes of changed notes than this a scan pays for a process of its own.
 _CHILD_BYTES = 1 << 20
 _STATUS_SECONDS = 0.5
+#: An index that is damaged again sooner can't be helped; to try and to complain at every request would help nobody.
+_MEND_SECONDS = 30.0
 
 
 class Keeper:
@@ -46,6 +48,7 @@ class Keeper:
         self._large = False
         self._phase = "scanning"
         self._status_at = 0.0
+        self._mended_at = float("-inf")
         self._task = ls.spawn(self._live(), f"vault {root.folder}")
 
     def touch(self, files: Iterable[str]) -> None:
@@ -61,6 +64,17 @@ class Keeper:
         """Notes that anything may have changed."""
         self._scan_wanted = True
         self._drain_soon()
+
+    def mend(self) -> None:
+        """Has a damaged index made anew; until then requests wait as they do for a first index."""
+        now = time.monotonic()
+        if now - self._mended_at < _MEND_SECONDS or self.root.closed.is_set():
+            return
+        self._mended_at = self.root.begun = now
+        self.root.first_index = True
+        self.root.named.clear()
+        self.root.scanned.clear()
+        self.rescan()
 
     def close(self) -> None:
         """Lets go of the folder; its vault is closed when nobody reads it any more."""
@@ -98,6 +112,8 @@ class Keeper:
             # Before the scan, so that no change falls between the two.
             watch.start(root, lambda found: ls.call(self.touch, found), lambda: ls.call(self.rescan))
             await self._scan()
+        except VaultLspError as error:
+            log.warning("%s: %s", root.folder, error)
         finally:
             root.named.set()
             root.scanned.set()
@@ -128,9 +144,9 @@ class Keeper:
                 root.first_index = False
                 if shown is not None:
                     shown.end()
+                root.named.set()
+                root.scanned.set()
             changed = await ls.run(ls.writer, _changed, root, vault)
-            root.named.set()
-            root.scanned.set()
             if changed:
                 ls.index_changed(root)
         await self._tell_idle()
@@ -164,7 +180,14 @@ class Keeper:
                     await self._scan()
                     continue
                 files, self._files = self._files, set()
-                if await ls.run(ls.writer, _reconcile, root, root.vault, files):
+                try:
+                    changed = await ls.run(ls.writer, _reconcile, root, root.vault, files)
+                except IndexBusy as error:
+                    log.warning("%s: %s; trying again", root.folder, error)
+                    self._files |= files
+                    await asyncio.sleep(_POLL_SECONDS)
+                    continue
+                if changed:
                     ls.index_changed(root)
                     await self._tell_idle()
         finally:
@@ -175,10 +198,15 @@ class Keeper:
         root, ls = self.root, self.ls
         while root.vault is not None:
             await asyncio.sleep(_POLL_SECONDS)
-            if ls.idle() and not self._draining and await ls.run(ls.writer, _changed, root, root.vault):
-                ls.index_changed(root)
-                if await ls.run(ls.writer, root.vault.needs_first_index):
-                    self.rescan()  # somebody deleted the index, and an empty one stands in its place
+            try:
+                if ls.idle() and not self._draining and await ls.run(ls.writer, _changed, root, root.vault):
+                    ls.index_changed(root)
+                    if await ls.run(ls.writer, root.vault.needs_first_index):
+                        self.rescan()  # somebody deleted the index, and an empty one stands in its place
+            except IndexDamaged:
+                self.mend()
+            except VaultLspError as error:
+                log.warning("%s: %s", root.folder, error)
 
     async def _close_vault(self) -> None:
         while self.root.readers:
@@ -211,8 +239,14 @@ def _open(folder: str) -> Vault:
 
 
 def _pending_bytes(vault: Vault) -> int:
-    """How much a whole scan would have to read. Looks at stamps only."""
-    pending = vault.pending()
+    """How much a whole scan would have to read. Looks at stamps only.
+
+    Nothing where the index is damaged: only this process knows that, so that no other one would mend it.
+    """
+    try:
+        pending = vault.pending()
+    except IndexDamaged:
+        return 0
     entries = [*pending.new, *(entry for entry, _known in pending.stale)]
     return sum(entry.stamp.size for entry in entries if entry.stamp is not None)
 

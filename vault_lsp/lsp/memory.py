@@ -44,12 +44,12 @@ class Memory:
         overlay = {}
         documents = self._session.documents_of(root)
         for each in documents:
-            if each.file is None or not root.knows(each.file):
+            if each.file is None or root.vault is None or not root.knows(each.file):
                 return None  # not asked about before
             path = root.known_path(each.file)
             if path is None:
                 continue  # no note of the vault
-            if root.vault is None or (each.parsed is None and len(each.text) > _SHORT):
+            if each.parsed is None and len(each.text) > _SHORT:
                 return None
             overlay[path] = each.note(path, root.vault.parse)
         if root.vault is None:

@@ -28,7 +28,7 @@ from pygls.protocol import default_converter
 
 from vault_lsp import __version__
 from vault_lsp.core.model import NotePath
-from vault_lsp.errors import Cancelled, NotInMemory, VaultLspError
+from vault_lsp.errors import Cancelled, IndexDamaged, NotInMemory, VaultLspError
 from vault_lsp.lsp import convert, transport
 from vault_lsp.lsp.checks import Checks
 from vault_lsp.lsp.keeper import Keeper
@@ -163,15 +163,14 @@ class VaultServer(LanguageServer):
         key = convert.file_of(uri) or uri
         if (adopting := self._adopting.get(key)) is not None:
             await asyncio.wait([adopting])
-        root = self.session.root_of(convert.file_of(uri))
-        if root is not None:
-            await self.ready(root, whole=whole)
-        return await self._read(root, job, self.session.document(uri), convert.file_of(uri))
+        file = convert.file_of(uri)
+        root = self.session.root_of(file)
+        return await self._read(root, job, lambda: self.session.document(uri), file, whole=whole)
 
     async def read_root(self, root: Root, job: Callable[[Look], T]) -> T | None:
         """What a job makes of a whole vault; None for a vault that could not be opened."""
         await self.ready(root, whole=True)
-        return await self._read(root, job, None, root.folder) if root.vault is not None else None
+        return await self._read(root, job, _no_document, root.folder, whole=True) if root.vault is not None else None
 
     async def ready(self, root: Root, *, whole: bool) -> None:
         """Waits until a vault is open and its names are known, and its notes too where `whole` asks for them."""
@@ -182,6 +181,31 @@ class VaultServer(LanguageServer):
                 await _wait(root.scanned, root.begun + _INDEX_SECONDS)
 
     async def _read(
+        self,
+        root: Root | None,
+        job: Callable[[Look], T],
+        document: Callable[[], Document | None],
+        file: str | None,
+        *,
+        whole: bool,
+    ) -> T | None:
+        """Runs a job when the vault is ready for it, and once more when it had to mend its index first."""
+        try:
+            if root is not None:
+                await self.ready(root, whole=whole)
+            try:
+                return await self._look(root, job, document(), file)
+            except IndexDamaged:
+                keeper = self.keepers.get(root.folder) if root is not None else None
+                if root is None or keeper is None:
+                    raise
+                keeper.mend()
+                await self.ready(root, whole=whole)
+                return await self._look(root, job, document(), file)
+        except VaultLspError as error:
+            raise RequestFailed(str(error)) from error
+
+    async def _look(
         self, root: Root | None, job: Callable[[Look], T], document: Document | None, file: str | None
     ) -> T | None:
         """Freezes the session for one job and runs it; cancelling the request reaches the job."""
@@ -216,8 +240,6 @@ class VaultServer(LanguageServer):
             found = await self.run(self.readers, look)
             if root is not None:
                 root.read_at = max(root.read_at, revision)
-        except VaultLspError as error:
-            raise RequestFailed(str(error)) from error
         finally:
             cancelled.set()
             if root is not None:
@@ -412,6 +434,10 @@ async def _until_ended(server: VaultServer) -> int:
         server.stop_work()
         server.protocol.cancel_all()
         await asyncio.sleep(0)
+
+
+def _no_document() -> None:
+    """A question about a whole vault is about no document."""
 
 
 async def _wait(event: asyncio.Event, deadline: float) -> None:
