@@ -112,6 +112,10 @@ class View:
         known = self._overlay.get(path) or notes.note(self.connection, path)
         return known if known is not None else self._unread(path)
 
+    def saved(self, path: NotePath) -> Note | None:
+        """What the index says of a note, whatever its open buffer says."""
+        return notes.note(self.connection, path)
+
     def paths(self) -> tuple[NotePath, ...]:
         """Every note, of the index and of open buffers, in order."""
         return tuple(sorted({*notes.known(self.connection), *self._overlay}))

@@ -218,3 +218,37 @@ def test_text_that_no_file_can_hold_is_taken_all_the_same(opened: Make) -> None:
     here = opened("=== B.md\n# B\n")
     here.open("a.md", "\ud800\x00 [[B]]\n")
     assert here.targets("a.md", 0, 5) == ["B.md:0"]
+
+
+def test_a_note_that_is_opened_with_another_text_than_it_was_saved_with_counts(opened: Make) -> None:
+    here = opened("=== a.md\n[[b#New]]\n=== b.md\n# Old\n")
+    here.open("a.md")
+    here.wait_for_findings("a.md", ["broken-heading 0:0-9"])
+    uri = here.open("b.md", "# New\n")
+    here.wait_for_findings("a.md", [])
+    here.client.notify("textDocument/didClose", {"textDocument": {"uri": uri}})
+    here.wait_for_findings("a.md", ["broken-heading 0:0-9"])
+
+
+def test_a_folder_within_a_folder_answers_for_its_own_notes(opened: Make) -> None:
+    outer = opened("=== a.md\n[[quince#New]]\n=== in/quince.md\n# Old\n\n[[a]]\n")
+    outer.client.wait_for(lambda: outer.symbols("quince"))
+    inner = Opened(outer.client, outer.root / "in", {}, None)
+    added = {"uri": inner.root.as_uri(), "name": "in"}
+    change = {"event": {"added": [added], "removed": []}}
+    outer.client.notify("workspace/didChangeWorkspaceFolders", change)
+    try:
+        outer.open("a.md")
+        outer.wait_for_findings("a.md", ["broken-heading 0:0-14"])
+        inner.open("quince.md", "# New\n\n[[a]]\n")
+        outer.wait_for_findings("a.md", [])
+        for _ in range(2):
+            assert outer.targets("a.md", 0, 12) == ["in/quince.md:0"]
+            assert inner.targets("quince.md", 2, 3) == []
+        assert len(outer.symbols("new")) == 1
+        assert len(outer.client.request("vault/search", {"query": "old"})["results"]) == 1
+        reports = outer.client.request("workspace/diagnostic", {"previousResultIds": []})["items"]
+        assert len([each for each in reports if each["uri"] == inner.uri("quince.md")]) == 1
+    finally:
+        change = {"event": {"added": [], "removed": [added]}}
+        outer.client.notify("workspace/didChangeWorkspaceFolders", change)

@@ -37,6 +37,8 @@ class _Slot:
     task: asyncio.Task[None] | None = None
     #: What other notes can link to in it, as of the last check.
     surface: int | None = None
+    #: Whether it was opened with a text that others can link to in other ways than to the saved one.
+    unsaved: bool = False
     #: Whether something changed while a check was under way.
     again: bool = False
 
@@ -84,8 +86,8 @@ class Checks:
             self._cancel(slot)
         if self._pushes():
             self._publish(document.uri, None, Json("[]"))
-        if document.edited:
-            self.refresh(self._ls.session.root_of(document.file))
+        if document.edited or (slot is not None and slot.unsaved):
+            self._refresh_around(document)
 
     def refresh(self, root: Root | None, but: str | None = None) -> None:
         """Checks every open note of a vault soon, since the vault changed around them; many calls make one."""
@@ -106,6 +108,12 @@ class Checks:
         self._slots.clear()
         if self._refresh_timer is not None:
             self._refresh_timer.cancel()
+
+    def _refresh_around(self, document: Document) -> None:
+        """Checks the other open notes of every vault that a note lies in."""
+        for root in self._ls.session.roots:
+            if document.file is not None and root.holds(document.file):
+                self.refresh(root, but=document.key)
 
     def _refresh(self) -> None:
         self._refresh_timer = None
@@ -140,17 +148,21 @@ class Checks:
 
         own = asyncio.current_task()
         try:
-            answer = await self._ls.read(document.uri, partial(check, wanted=self._pushes()))
+            answer = await self._ls.read(
+                document.uri, partial(check, wanted=self._pushes(), first=slot.surface is None)
+            )
         finally:
             if slot.task is own:
                 slot.task = None
         if self._ls.session.documents.get(document.key) is not document or answer is None:
             return
-        surface, items = answer
+        surface, saved, items = answer
+        if slot.surface is None:
+            slot.surface, slot.unsaved = saved, saved != surface
         if self._pushes():
             self._publish(document.uri, document.version, items)
-        if slot.surface != surface and (slot.surface is not None or document.edited):
-            self.refresh(self._ls.session.root_of(document.file), but=document.key)
+        if slot.surface != surface:
+            self._refresh_around(document)
         slot.surface = surface
         if slot.again:
             slot.again = False

@@ -42,6 +42,10 @@ class LoneView:
         """The note itself."""
         return self._note
 
+    def saved(self, _path: NotePath) -> Note:
+        """The note itself: nothing that was saved is known."""
+        return self._note
+
     def links(self, _path: NotePath) -> tuple[Resolved, ...]:
         """The note's links into itself."""
         found = [Resolved(link, self._resolve(link)) for link in self._note.links]

@@ -42,7 +42,7 @@ class Memory:
 
     def _view(self, root: Root) -> tuple[View, Mapping[str, Document]] | None:
         overlay = {}
-        documents = self._session.documents_of(root)
+        documents = self._session.buffers_in(root)
         for each in documents:
             if each.file is None or root.vault is None or not root.knows(each.file):
                 return None  # not asked about before

@@ -210,7 +210,7 @@ class VaultServer(LanguageServer):
     ) -> T | None:
         """Freezes the session for one job and runs it; cancelling the request reaches the job."""
         cancelled = threading.Event()
-        buffers = {each.key: each for each in self.session.documents_of(root)}
+        buffers = {each.key: each for each in self.session.buffers_in(root)}
         client, settings = self.session.client, self.session.settings
 
         def stopped() -> bool:

@@ -292,8 +292,18 @@ class Session:
         return max(holding, key=lambda root: len(root.folder), default=None)
 
     def documents_of(self, root: Root | None) -> list[Document]:
-        """The open buffers whose innermost folder is `root`."""
+        """The open buffers whose innermost folder is `root`: those that it answers for."""
         return [document for document in self.documents.values() if self.root_of(document.file) is root]
+
+    def buffers_in(self, root: Root | None) -> list[Document]:
+        """The open buffers that a folder holds, also where a folder within it answers for them."""
+        if root is None:
+            return self.documents_of(None)
+        return [document for document in self.documents.values() if document.file and root.holds(document.file)]
+
+    def owns(self, root: Root, uri: str) -> bool:
+        """Whether a folder, and not one within it, answers for a file."""
+        return len(self.roots) == 1 or self.root_of(convert.file_of(uri)) is root
 
 
 def folders_of(params: types.InitializeParams) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from lsprotocol import types
 
-from vault_lsp.core.model import NotePath
+from vault_lsp.core.model import Note, NotePath
 from vault_lsp.errors import Cancelled
 from vault_lsp.lsp import convert
 from vault_lsp.lsp.convert import Wire
@@ -55,6 +55,8 @@ async def workspace_diagnostic(ls: VaultServer, params: types.WorkspaceDiagnosti
     reports: list[Json] = []
     for root in list(ls.session.roots):
         for uri, version, items in await _vault_findings(ls, root):
+            if not ls.session.owns(root, uri):
+                continue
             before = known.pop(convert.file_of(uri) or uri, None)
             if items != "[]" or before is not None:
                 reports.append(_workspace_report(uri, version, items, before.value if before else None))
@@ -64,7 +66,7 @@ async def workspace_diagnostic(ls: VaultServer, params: types.WorkspaceDiagnosti
 
 async def _vault_findings(ls: VaultServer, root: Root) -> list[_Checked]:
     """The findings of a whole vault, from the last time where nothing has changed since: editors ask every second."""
-    state = (root.revision, ls.session.settings, *ls.session.documents_of(root))
+    state = (root.revision, ls.session.settings, *ls.session.buffers_in(root))
     if root.checked is None or root.checked[0] != state:
         checked = await ls.read_root(root, _all_findings)
         root.checked = (state, checked or [])
@@ -115,15 +117,24 @@ def _report(items: Json, previous: str | None) -> Json:
     return Json(f'{{"kind":"full","resultId":"{result}","items":{items}}}')
 
 
-def check(look: Look, *, wanted: bool) -> tuple[int, Json]:
-    """A number for what others can link to in a note, and its diagnostics as JSON where they are wanted."""
-    note = look.view.note(look.path)
-    surface: object = None
-    if note is not None:
-        surface = (
+def check(look: Look, *, wanted: bool, first: bool) -> tuple[int, int, Json]:
+    """Numbers for what others can link to in a note, and its diagnostics as JSON where they are wanted.
+
+    The first number is of the buffer, the second of the index where the `first` check asks for it.
+    """
+    now = _surface(look.view.note(look.path))
+    before = _surface(look.view.saved(look.path)) if first else now
+    return now, before, encode(findings(look)) if wanted else Json("[]")
+
+
+def _surface(note: Note | None) -> int:
+    if note is None:
+        return 0
+    return hash(
+        (
             note.aliases,
             tuple(heading.raw for heading in note.headings),
             tuple(block.id for block in note.blocks),
             tuple(anchor.name for anchor in note.anchors),
         )
-    return hash(surface), encode(findings(look)) if wanted else Json("[]")
+    )

@@ -28,9 +28,14 @@ def register(ls: VaultServer) -> None:
 async def search(ls: VaultServer, params: Any) -> Json:
     """The answer of `search --json`, each result with its `uri` and `range`; several vaults take turns."""
     query = _query(params)
-    answers = await asyncio.gather(*(ls.read_root(root, partial(_search, query=query)) for root in ls.session.roots))
+    roots = list(ls.session.roots)
+    answers = await asyncio.gather(*(ls.read_root(root, partial(_search, query=query)) for root in roots))
     found = [answer for answer in answers if answer is not None]
-    ranked: list[list[Any]] = [answer["results"] for answer in found]
+    ranked: list[list[Any]] = [
+        [result for result in answer["results"] if ls.session.owns(root, result["uri"])]
+        for root, answer in zip(roots, answers, strict=True)
+        if answer is not None
+    ]
     turns = chain.from_iterable(zip_longest(*ranked))
     results = [result for result in turns if result is not None][: query.limit]
     head = found[0] if found else {"schema": 1, "query": query.text, "vault": None, "semantic": "off"}

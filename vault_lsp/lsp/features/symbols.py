@@ -31,8 +31,13 @@ async def workspace_symbol(ls: VaultServer, params: types.WorkspaceSymbolParams)
     """Notes, aliases, headings and tags whose names match, best first; an empty query lists the latest notes."""
     limit = ls.session.settings.symbols_limit
     job = partial(_workspace_symbols, query=params.query, limit=limit)
-    answers = await asyncio.gather(*(ls.read_root(root, job) for root in ls.session.roots))
-    ranked = chain.from_iterable(zip_longest(*(answer for answer in answers if answer is not None)))
+    roots = list(ls.session.roots)
+    answers = await asyncio.gather(*(ls.read_root(root, job) for root in roots))
+    owned = (
+        [symbol for uri, symbol in answer or () if ls.session.owns(root, uri)]
+        for root, answer in zip(roots, answers, strict=True)
+    )
+    ranked = chain.from_iterable(zip_longest(*owned))
     return encode([symbol for symbol in ranked if symbol is not None][:limit])
 
 
@@ -47,17 +52,18 @@ def _document_symbols(look: Look) -> list[Wire] | None:
     return convert.wire_outline(note.headings, end, look.encoding)
 
 
-def _workspace_symbols(look: Look, query: str, limit: int) -> list[Wire]:
-    symbols: list[Wire] = []
+def _workspace_symbols(look: Look, query: str, limit: int) -> list[tuple[str, Wire]]:
+    symbols: list[tuple[str, Wire]] = []
     for found in look.view.symbols(query, limit):
         if not found.name.strip():
             continue
+        uri = look.uri(found.path)
         symbol: Wire = {
             "name": found.name,
             "kind": convert.symbol_kind(found.kind),
-            "location": convert.wire_location(look.uri(found.path), found.place, look.encoding),
+            "location": convert.wire_location(uri, found.place, look.encoding),
         }
         if found.container:
             symbol["containerName"] = found.container
-        symbols.append(symbol)
+        symbols.append((uri, symbol))
     return symbols
