@@ -183,6 +183,7 @@ def _missing_heading(note: Note, link: Link, found: Found, anchors: Anchors | No
     near = _nearest(last, anchors.headings) if anchors else []
     if near:
         message += "; it has " + ", ".join(f"“{heading.text}”" for heading in near[:_HEADINGS_SHOWN])
+        message += ", …" if anchors and len(anchors.headings) > _HEADINGS_SHOWN else ""
     elif anchors:
         message += ", which has no headings"
     related = (Related(found.path, heading.place, heading.text) for heading in near)
