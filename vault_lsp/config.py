@@ -6,6 +6,7 @@ A wrong value never stops anything: it is reported with its place, and the defau
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 import yaml
 
+from vault_lsp.core.fusion import WEIGHTS
 from vault_lsp.core.health import RULES, HealthConfig
 from vault_lsp.core.model import Severity
 from vault_lsp.core.text import Text
@@ -21,7 +23,7 @@ CONFIG_FILE = ".vault-lsp/config.yaml"
 
 #: Keys and rules that later versions read. They are accepted so that one file serves every version.
 RESERVED: Mapping[str, frozenset[str]] = {
-    "": frozenset({"notes", "text_layers", "embedding", "rerank", "search"}),
+    "": frozenset({"notes", "text_layers"}),
     "health": frozenset(
         {
             "profile",
@@ -84,6 +86,32 @@ class IndexConfig:
 
 
 @dataclass(frozen=True, slots=True)
+class EmbeddingConfig:
+    """Which model makes the vectors: auto, none, a model's name, or a folder that holds one."""
+
+    model: str = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class RerankConfig:
+    """Which model reads the best `top` hits once more, and for how many milliseconds at most."""
+
+    model: str = "none"
+    budget_ms: int = 1500
+    top: int = 20
+
+
+@dataclass(frozen=True, slots=True)
+class SearchConfig:
+    """What counts in a ranking: weights of channels, and factors of areas, of the exact phrase and of recent notes."""
+
+    weights: Mapping[str, float] = field(default_factory=dict)
+    areas: Mapping[str, float] = field(default_factory=dict)
+    phrase: float = 1.0
+    recency: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Config:
     """All settings of a vault; the defaults are those of a vault without a config."""
 
@@ -92,6 +120,9 @@ class Config:
     follow_symlinks: bool = False
     links: LinksConfig = LinksConfig()
     index: IndexConfig = IndexConfig()
+    embedding: EmbeddingConfig = EmbeddingConfig()
+    rerank: RerankConfig = RerankConfig()
+    search: SearchConfig = field(default_factory=SearchConfig)
     health: HealthConfig = field(default_factory=HealthConfig)
 
 
@@ -120,6 +151,9 @@ def parse_config(text: str) -> tuple[Config, tuple[ConfigProblem, ...]]:
         follow_symlinks=section.read("follow_symlinks", _boolean, default=False),
         links=section.nested("links", _links),
         index=section.nested("index", _index),
+        embedding=section.nested("embedding", _embedding),
+        rerank=section.nested("rerank", _rerank),
+        search=section.nested("search", _search),
         health=section.nested("health", _health),
     )
     section.close()
@@ -136,6 +170,29 @@ def _links(section: _Section) -> LinksConfig:
 
 def _index(section: _Section) -> IndexConfig:
     return IndexConfig(section.read("path", _text_or_null, None))
+
+
+def _embedding(section: _Section) -> EmbeddingConfig:
+    return EmbeddingConfig(section.read("model", _text, EmbeddingConfig().model))
+
+
+def _rerank(section: _Section) -> RerankConfig:
+    default = RerankConfig()
+    return RerankConfig(
+        model=section.read("model", _text, default.model),
+        budget_ms=section.read("budget_ms", _count, default.budget_ms),
+        top=section.read("top", _count, default.top),
+    )
+
+
+def _search(section: _Section) -> SearchConfig:
+    default = SearchConfig()
+    return SearchConfig(
+        weights=section.nested("weights", lambda weights: weights.by_name(WEIGHTS, _weight)),
+        areas=section.nested("areas", lambda areas: areas.by_name(None, _factor)),
+        phrase=section.read("phrase", _factor, default.phrase),
+        recency=section.read("recency", _factor, default.recency),
+    )
 
 
 def _health(section: _Section) -> HealthConfig:
@@ -231,11 +288,15 @@ class _Section:
 
     def by_rule(self, reader: Callable[[yaml.Node], _T]) -> dict[str, _T]:
         """Read all values of a mapping whose keys are names of rules."""
+        return self.by_name((*RULES, *RESERVED["rules"]), reader)
+
+    def by_name(self, names: Iterable[str] | None, reader: Callable[[yaml.Node], _T]) -> dict[str, _T]:
+        """Read all values of a mapping whose keys are some of `names`, or whatever the vault calls them."""
         values: dict[str, _T] = {}
-        for rule in (*RULES, *RESERVED["rules"]):
-            value: _T | None = self.read(rule, reader, None)
+        for name in self._keys if names is None else names:
+            value: _T | None = self.read(name, reader, None)
             if value is not None:
-                values[rule] = value
+                values[name] = value
         return values
 
     def close(self) -> None:
@@ -287,6 +348,32 @@ def _boolean(node: yaml.Node) -> bool:
     if isinstance(node, yaml.ScalarNode) and node.style is None and node.value.lower() in {"true", "false"}:
         return bool(node.value.lower() == "true")
     raise _WrongValueError("true or false", node)
+
+
+def _count(node: yaml.Node) -> int:
+    if isinstance(node, yaml.ScalarNode) and node.style is None and re.fullmatch(r"[1-9][0-9]{0,8}", node.value):
+        return int(node.value)
+    raise _WrongValueError("a whole number above 0", node)
+
+
+def _weight(node: yaml.Node) -> float:
+    value = _number(node)
+    if value is None or not 0 <= value <= 1000:
+        raise _WrongValueError("a number from 0 to 1000", node)
+    return value
+
+
+def _factor(node: yaml.Node) -> float:
+    value = _number(node)
+    if value is None or not 0 < value <= 100:
+        raise _WrongValueError("a number above 0, 100 at most", node)
+    return value
+
+
+def _number(node: yaml.Node) -> float | None:
+    if isinstance(node, yaml.ScalarNode) and node.style is None and re.fullmatch(r"[0-9]*\.?[0-9]+", node.value):
+        return float(node.value)
+    return None
 
 
 def _preferred(node: yaml.Node) -> Literal["wikilink", "markdown"]:

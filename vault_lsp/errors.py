@@ -42,6 +42,12 @@ class IndexReadOnly(VaultLspError):
     code = "index-read-only"
 
 
+class ModelUnavailable(VaultLspError):
+    """A model can't be used: it isn't on this machine, is incomplete, or its package is missing."""
+
+    code = "model-unavailable"
+
+
 class NotFound(VaultLspError):
     """The vault has no such note, file or line."""
 

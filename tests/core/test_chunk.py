@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vault_lsp.core.chunk import LIMIT, chunks, property_text
+from vault_lsp.core.chunk import LIMIT, chunks, passage, property_text
 from vault_lsp.core.model import Chunk, Heading, Note, NotePath
 from vault_lsp.core.text import Span, Text
 
-_HEADING = re.compile(r"^(#{1,6}) (.*)$", re.MULTILINE)
+_HEADING = re.compile(r"^(#{1,6}) ([^\r\n]*)", re.MULTILINE)
 
 
 def cut(
@@ -38,7 +38,7 @@ def test_a_short_note_is_one_chunk_under_what_its_sections_share() -> None:
     (chunk,) = cut("# Fig\n\nSweet.\n\n## Pulp\nRed.\n\n## Peel\nThin.\n\n\n")
     assert chunk[:4] == (0, ("Fig",), 0, 8)
     assert chunk.text == "# Fig\n\nSweet.\n\n## Pulp\nRed.\n\n## Peel\nThin."
-    assert chunk.sha == sha256(chunk.text.encode()).hexdigest()
+    assert chunk.sha == sha256(passage("a", chunk.heading_path, chunk.text).encode()).hexdigest()
 
 
 def test_sections_that_do_not_fit_together_are_cut_at_headings() -> None:

@@ -19,7 +19,7 @@ from vault_lsp.core.model import Chunk, Heading, Note
 from vault_lsp.core.text import Span, Text
 
 #: Changes whenever some note is cut differently: chunks and vectors are then made anew.
-CHUNKER_VERSION = 1
+CHUNKER_VERSION = 2
 
 #: Tokens of a chunk at most, by the estimate of `_fitting`.
 LIMIT = 400
@@ -44,10 +44,18 @@ def chunks(note: Note, text: Text) -> tuple[Chunk, ...]:
         if start < end:
             piece = _unified_line_ends(text.source[start:end])
             lines = (text.line_of(start), text.line_of(end - 1))
-            found.append(Chunk(len(found), _heading_path(sections, start, end), *lines, piece, _sha(piece)))
+            path = _heading_path(sections, start, end)
+            found.append(Chunk(len(found), path, *lines, piece, _sha(passage(note.title, path, piece))))
     if not found and body and (values := property_text(note)):
-        found.append(Chunk(0, (), 0, max(0, text.line_of(body - 1)), values, _sha(values)))
+        sha = _sha(passage(note.title, (), values))
+        found.append(Chunk(0, (), 0, max(0, text.line_of(body - 1)), values, sha))
     return tuple(found)
+
+
+def passage(title: str, heading_path: Iterable[str], piece: str) -> str:
+    """The text that is embedded for a piece: a piece alone often doesn't name what it is about."""
+    above = " › ".join(dict.fromkeys((title, *heading_path)))
+    return f"{above}\n{piece}"
 
 
 def property_text(note: Note) -> str:

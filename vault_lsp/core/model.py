@@ -139,7 +139,8 @@ class Chunk(NamedTuple):
     """A piece of a note that is searched and embedded as one.
 
     `heading_path` holds the texts of the headings above it, outermost first; lines are 0-based and inclusive. `sha`
-    is the hex SHA-256 of the text, so that equal text is never embedded twice. Pages are set for text layers only.
+    is the hex SHA-256 of what is embedded (`core.chunk.passage`), so that nothing is ever embedded twice. Pages are
+    set for text layers only.
     """
 
     ordinal: int

@@ -1,0 +1,53 @@
+"""What an embedding model is to the rest: texts in, unit vectors out, and a definition that tells its vectors apart."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    #: One vector of shape (dimensions,), or many of shape (texts, dimensions); every vector has length 1.
+    Vectors: TypeAlias = NDArray[np.float32]
+
+Pooling = Literal["mean", "cls", "last", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """All that decides which vector a text gets. `revision` names the weights and the code that runs them."""
+
+    name: str
+    revision: str
+    dimensions: int
+    pooling: Pooling
+    normalize: bool
+    query_prefix: str
+    passage_prefix: str
+    max_tokens: int
+
+    @property
+    def fingerprint(self) -> str:
+        """A short name, different for every two models whose vectors must not meet."""
+        return f"{self.name}@{hashlib.sha256(repr(astuple(self)).encode()).hexdigest()[:16]}"
+
+
+class Embedder(Protocol):
+    """A model in memory. Safe to use from one thread at a time."""
+
+    @property
+    def definition(self) -> Definition:
+        """What the vectors depend on."""
+
+    def count_tokens(self, texts: Sequence[str]) -> list[int]:
+        """Tokens that each passage costs with its prefix, before it is cut to what the model takes."""
+
+    def passages(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of texts that are searched, shape (texts, dimensions). A text past the model's limit is cut."""
+
+    def query(self, text: str) -> Vectors:
+        """Vector of what is searched for, shape (dimensions,)."""
