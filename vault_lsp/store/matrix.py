@@ -15,8 +15,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import apsw
 
@@ -246,9 +247,10 @@ def _blocks(connection: apsw.Connection, model: int, dimensions: int, after: int
     import numpy as np  # noqa: PLC0415 - only where vectors are touched
 
     cursor = connection.execute(_READ.format(vector_table(model)), (model, after))
-    while rows := list(zip(*(row for row, _ in zip(cursor, range(_BLOCK), strict=False)), strict=True)):
-        ids, vectors = rows
-        yield Part(np.array(ids, np.int64), np.frombuffer(b"".join(vectors), np.float32).reshape(-1, dimensions))
+    while rows := list(islice(cursor, _BLOCK)):
+        ids = np.array([row for row, _ in rows], np.int64)
+        vectors = b"".join(cast(bytes, vector) for _, vector in rows)
+        yield Part(ids, np.frombuffer(vectors, np.float32).reshape(-1, dimensions))
 
 
 def _map(file: Path, stamp: dict[str, object]) -> Part | None:
