@@ -35,7 +35,7 @@ BASE = ("core", "config", "errors")
 #: Modules that are heavy to import, since all their work is numbers. The others of their package do so in functions.
 EMBED_HEAVY = (
     *("embed.runtime", "embed.direct", "embed.pieces", "embed.weights", "embed.onnx_export", "embed.tokenizer_export"),
-    *("embed.download",),
+    *("embed.vectors", "embed.download"),
 )
 
 LAYERS = (
