@@ -50,7 +50,9 @@ LAYERS = (
         ("numpy", "onnx", "onnxruntime", "fastembed", "tokenizers", "huggingface_hub", "loguru"),
     ),
     Layer(
-        ("embed",), (*BASE, "embed"), inside=(*(f"vault_lsp.{name}" for name in EMBED_HEAVY), "numpy", "platformdirs")
+        ("embed",),
+        (*BASE, "embed"),
+        inside=(*(f"vault_lsp.{name}" for name in EMBED_HEAVY), "numpy", "huggingface_hub", "platformdirs"),
     ),
     Layer(
         ("rerank",),

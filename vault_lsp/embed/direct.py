@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnxruntime
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from vault_lsp.embed.embedder import Definition
@@ -24,21 +26,14 @@ class DirectQueries:
     def __init__(self, source: Source, threads: int) -> None:
         """Load the model. Raises ModelUnavailable where its files can't be read or don't fit each other."""
         self._definition = source.definition
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = threads
-        options.enable_cpu_mem_arena = False
-        options.log_severity_level = 4
         try:
-            self._session = onnxruntime.InferenceSession(
-                str(source.folder / source.model_file), options, providers=["CPUExecutionProvider"]
-            )
+            self._session = _session(source.folder / source.model_file, threads)
             table = source.folder / TABLE
             self._short = QueryTokenizer(table) if table.exists() else None
             self._tokenizer = None if self._short else _tokenizer(source)
         except Exception as error:  # onnxruntime and tokenizers raise nothing narrower
             where = f"{source.definition.name} in {source.folder}"
             raise ModelUnavailable(f"{where} can't be loaded: {line(error)}") from error
-        self._inputs = {each.name for each in self._session.get_inputs()}
 
     @property
     def definition(self) -> Definition:
@@ -48,8 +43,7 @@ class DirectQueries:
     def query(self, text: str) -> Vectors:
         """Vector of what is searched for, shape (dimensions,)."""
         tokens = np.array([self._tokens(self._definition.query_prefix + clean(text))], np.int64)
-        given = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": np.zeros_like(tokens)}
-        [first, *_] = self._session.run(None, {name: given[name] for name in self._inputs})
+        [first, *_] = self._session.run(None, _given(self._session, tokens))
         return unit(np.array(self._pooled(first[0]), np.float32))
 
     def _tokens(self, text: str) -> list[int]:
@@ -71,9 +65,39 @@ class DirectQueries:
                 return states
 
 
+def probe(file: Path) -> tuple[int, bool]:
+    """Dimensions of a model's vectors, and whether it gives one a text instead of one a token.
+
+    Raises ModelUnavailable where it can't be run on tokens.
+    """
+    try:
+        session = _session(file, 1)
+        tokens = np.zeros((1, 2), np.int64)
+        [first, *_] = session.run(None, _given(session, tokens))
+    except Exception as error:  # onnxruntime raises nothing narrower
+        raise ModelUnavailable(f"{file} can't be run: {line(error)}") from error
+    if not isinstance(first, np.ndarray) or first.ndim not in {2, 3} or first.shape[0] != 1:
+        raise ModelUnavailable(f"{file} gives no vectors of texts")
+    return int(first.shape[-1]), first.ndim == 2
+
+
 def _tokenizer(source: Source) -> Tokenizer:
     tokenizer = Tokenizer.from_file(str(source.folder / "tokenizer.json"))
     direction = (tokenizer.truncation or {}).get("direction", "right")
     tokenizer.enable_truncation(source.definition.max_tokens, direction=direction)
     tokenizer.no_padding()
     return tokenizer
+
+
+def _session(file: Path, threads: int) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = threads
+    options.enable_cpu_mem_arena = False
+    options.log_severity_level = 4  # what is wrong is raised
+    return onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+
+
+def _given(session: Any, tokens: NDArray[np.int64]) -> dict[str, NDArray[np.int64]]:
+    """The inputs of a run, those that the model knows."""
+    given = {"input_ids": tokens, "attention_mask": np.ones_like(tokens), "token_type_ids": np.zeros_like(tokens)}
+    return {each.name: given[each.name] for each in session.get_inputs()}

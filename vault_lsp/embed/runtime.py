@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from fastembed import TextEmbedding
 from fastembed.common.model_description import ModelSource, PoolingType
+from fastembed.text.onnx_embedding import OnnxTextEmbedding
+from fastembed.text.pooled_embedding import PooledEmbedding
+from fastembed.text.pooled_normalized_embedding import PooledNormalizedEmbedding
 from loguru import logger
 
-from vault_lsp.embed.embedder import Definition
+from vault_lsp.embed.embedder import Definition, Pooling
+from vault_lsp.embed.hub import Recipe
 from vault_lsp.embed.source import Source
 from vault_lsp.embed.vectors import clean, line, unit
 from vault_lsp.errors import ModelUnavailable
@@ -31,6 +35,13 @@ _POOLING = {
     "cls": PoolingType.CLS,
     "last": PoolingType.LAST_TOKEN,
     "none": PoolingType.DISABLED,
+}
+
+#: What the classes of fastembed do that run an encoder as it is.
+_POOLED_BY: dict[type, Pooling] = {
+    OnnxTextEmbedding: "cls",
+    PooledEmbedding: "mean",
+    PooledNormalizedEmbedding: "mean",
 }
 
 _registering = threading.Lock()
@@ -114,6 +125,24 @@ def batches(texts: Sequence[str]) -> Iterator[list[str]]:
         run.append(text)
     if run:
         yield run
+
+
+def listed_recipe(name: str) -> Recipe | None:
+    """How a model of fastembed's list is brought and run; None for a name that it doesn't know."""
+    for kind in TextEmbedding.EMBEDDINGS_REGISTRY:
+        for model in kind._list_supported_models():  # noqa: SLF001 - the public list doesn't say who runs a model
+            if model.model.lower() == name.lower() and model.sources.hf:
+                return Recipe(
+                    name=model.model,
+                    repository=model.sources.hf,
+                    files=(model.model_file, *model.additional_files),
+                    model_file=model.model_file,
+                    dimensions=model.dim or 0,
+                    pooling=_POOLED_BY.get(kind, "none"),
+                    listed=True,
+                    plain=kind in _POOLED_BY and not model.additional_files,
+                )
+    return None
 
 
 def _registered(source: Source) -> str:
