@@ -37,7 +37,8 @@ def download(recipe: hub.Recipe, cache: Path) -> None:
     missing = [name for name in recipe.files if name not in files and not set(name) & set("*?[")]
     if missing:
         raise FileNotFoundError(f"{recipe.repository} has no {missing[0]}")
-    hub.write_note(recipe, revision, {name: each.size or 0 for name, each in files.items()})
+    sizes = {name: each.size or 0 for name, each in files.items()}
+    hub.write_note(recipe, revision, sizes, {name: each.lfs.sha256 for name, each in files.items() if each.lfs})
     place = hub.note_file(recipe).parent
     for name, each in files.items():
         file = place / "snapshots" / revision / name

@@ -41,13 +41,13 @@ def recipe_of(name: str) -> Recipe:
 
 
 def fetch(recipe: Recipe, progress: Progress | None = None, *, patience: float = PATIENCE) -> Path:
-    """Bring a model here, or what is missing of it, and return its folder. A whole one is left alone.
+    """Bring a model here, or what is missing of it, and return its folder. A sound one is left alone.
 
     A hub that can't be reached is noticed within PREFLIGHT seconds, one that falls silent after `patience`.
     Raises ModelUnavailable with one line; what has come so far is kept for the next time.
     """
     found = find(recipe.name)
-    if found and found.is_whole():
+    if found and found.is_sound():
         return found.folder
     endpoint = _endpoint()
     _preflight(endpoint, recipe)
@@ -67,9 +67,9 @@ def fetch(recipe: Recipe, progress: Progress | None = None, *, patience: float =
 def _endpoint() -> str:
     from huggingface_hub import constants
 
-    if constants.HF_HUB_OFFLINE:
+    if os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "TRUE", "YES", "ON"}:
         raise ModelUnavailable("HF_HUB_OFFLINE forbids downloads")
-    return constants.ENDPOINT
+    return os.environ.get("HF_ENDPOINT", "").rstrip("/") or constants.ENDPOINT
 
 
 def _preflight(endpoint: str, recipe: Recipe) -> None:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from vault_lsp.embed import families
 from vault_lsp.embed.embedder import Definition, Pooling
-from vault_lsp.embed.source import RUNTIME, Source, model_folder
+from vault_lsp.embed.source import RUNTIME, Source, model_folder, sha256
 from vault_lsp.errors import ModelUnavailable
 
 #: Small files that any model may have.
@@ -50,6 +50,12 @@ class Installed(NamedTuple):
     folder: Path
     revision: str
     sizes: Mapping[str, int]
+    #: SHA-256 of the large files.
+    checksums: Mapping[str, str]
+
+    def is_sound(self) -> bool:
+        """Whether every file is whole and the large ones have the right contents, which takes as long as reading them."""
+        return self.is_whole() and all(sha256(self.folder / name) == each for name, each in self.checksums.items())
 
     def is_whole(self) -> bool:
         """Whether every file is there with its whole length."""
@@ -130,11 +136,12 @@ def note_file(recipe: Recipe) -> Path:
     return model_folder() / folder_name(recipe.repository) / f"vault-lsp-{recipe.name.replace('/', '--')}.json"
 
 
-def write_note(recipe: Recipe, revision: str, sizes: Mapping[str, int]) -> None:
+def write_note(recipe: Recipe, revision: str, sizes: Mapping[str, int], checksums: Mapping[str, str]) -> None:
     """Write down which files a model needs, before the first of them is fetched."""
     note = note_file(recipe)
     part = note.with_name(f".{note.name}.{os.getpid()}")
-    part.write_text(json.dumps({"recipe": asdict(recipe), "revision": revision, "sizes": sizes}), encoding="utf-8")
+    content = {"recipe": asdict(recipe), "revision": revision, "sizes": sizes, "checksums": checksums}
+    part.write_text(json.dumps(content), encoding="utf-8")
     part.replace(note)
 
 
@@ -148,7 +155,7 @@ def _read(note: Path) -> Installed | None:
         content: dict[str, Any] = json.loads(note.read_bytes())
         fields = content["recipe"]
         recipe = Recipe(**{**fields, "files": tuple(fields["files"])})
-        revision, sizes = content["revision"], dict(content["sizes"])
+        revision, sizes, checksums = content["revision"], dict(content["sizes"]), dict(content["checksums"])
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return Installed(recipe, note.parent / "snapshots" / revision, revision, sizes)
+    return Installed(recipe, note.parent / "snapshots" / revision, revision, sizes, checksums)

@@ -72,6 +72,7 @@ class FastEmbedder:
             self._limit["max_length"] = min(self._limit.get("max_length", 512), source.definition.max_tokens)
             self._padding = self._tokenizer.padding
             self._tokenizer.enable_truncation(**self._limit)
+            self.query("")  # shows whether what is written of the model is true
         except Exception as error:  # onnxruntime and tokenizers raise nothing narrower
             where = f"{source.definition.name} in {source.folder}"
             raise ModelUnavailable(f"{where} can't be loaded: {line(error)}") from error
