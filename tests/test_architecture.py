@@ -28,7 +28,8 @@ class Layer(NamedTuple):
 
 #: What stands between the surfaces and the adapters. Each of these may use the others and all below.
 APPLICATION = (
-    *("prepare", "indexer", "embedding", "child", "search", "symbols", "view", "service", "doctor", "evaluate"),
+    *("prepare", "indexer", "embedding", "child", "search", "symbols", "view", "service", "doctor"),
+    *("questions", "evaluate"),
 )
 BASE = ("core", "config", "errors")
 
