@@ -68,7 +68,7 @@ LAYERS = (
         ("cli",),
         (*BASE, "cli"),
         ("click",),
-        inside=(*(f"vault_lsp.{name}" for name in ("vault", *APPLICATION)), "vault_lsp.lsp"),
+        inside=(*(f"vault_lsp.{name}" for name in ("vault", *APPLICATION)), "vault_lsp.embed.models", "vault_lsp.lsp"),
     ),
     Layer(("__main__",), (), inside=("vault_lsp.cli",)),
     Layer(("__init__",), ()),

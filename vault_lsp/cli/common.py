@@ -11,12 +11,13 @@ import click
 from vault_lsp.cli import output
 from vault_lsp.cli.output import warn
 from vault_lsp.cli.paths import vault_root
+from vault_lsp.cli.progress import progress_bar
 from vault_lsp.errors import IndexBusy, IndexReadOnly
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from vault_lsp.service import Vault
+    from vault_lsp.service import Semantic, Vault
 
 #: Heads every JSON answer.
 SCHEMA = 1
@@ -58,7 +59,7 @@ def open_vault(context: click.Context, folder: str | None) -> Iterator[Vault]:
 def sync(vault: Vault) -> None:
     """Bring the index up to date before an answer; where that is impossible, say so and answer from what there is."""
     try:
-        with output.progress_bar() as progress:
+        with progress_bar() as progress:
             done = vault.reconcile(progress=progress)
     except (IndexReadOnly, IndexBusy) as error:
         if vault.needs_first_index():
@@ -66,3 +67,8 @@ def sync(vault: Vault) -> None:
         warn(f"{error}; the answer may be out of date")
         return
     output.warn_skipped(done.skipped)
+
+
+def share(semantic: Semantic) -> float:
+    """The part of all pieces of text that have a vector, from 0 to 1."""
+    return round(semantic.embedded / semantic.chunks, 4) if semantic.chunks else 0.0

@@ -9,7 +9,7 @@ import click
 
 from vault_lsp.cli import output
 from vault_lsp.cli.common import complete_files, json_option, open_vault, sync, vault_option
-from vault_lsp.cli.output import print_json, say, shown
+from vault_lsp.cli.output import print_json, say, shown, warn
 from vault_lsp.cli.paths import file_lines, lines_of, vault_root
 from vault_lsp.errors import NotFound
 
@@ -27,8 +27,16 @@ if TYPE_CHECKING:
 @click.option("--modified-after", metavar="DATE", help="An ISO date (local), or an age such as 7d or 3w.")
 @click.option("--modified-before", metavar="DATE", help="The same; the day itself is not in it.")
 @click.option("--kind", type=click.Choice(["note", "text"]))
+@click.option(
+    "--mode",
+    type=click.Choice(["hybrid", "keyword", "semantic"]),
+    default="hybrid",
+    show_default=True,
+    help="By words, by meaning, or both.",
+)
 @click.option("--title-weight", type=click.FloatRange(0, 100), help="Weight of titles and aliases against the text.")
-@click.option("--explain", is_flag=True, help="Show each channel's rank and weight.")
+@click.option("--rerank/--no-rerank", default=None, help="Let a model read the best hits; default: as in the config.")
+@click.option("--explain", is_flag=True, help="Show what each channel adds to the score.")
 @click.option("--no-sync", is_flag=True, help="Don't look for changed files first.")
 @vault_option
 @json_option
@@ -69,11 +77,23 @@ def search(
             sync(vault)
         with vault.view() as view:
             answer = view.search(
-                Query(text, options["limit"], filters, title_weight=weight, explain=options["explain"])
+                Query(
+                    text,
+                    options["limit"],
+                    filters,
+                    title_weight=weight,
+                    explain=options["explain"],
+                    mode=options["mode"],
+                    rerank=options["rerank"],
+                )
             )
+        if answer.note:
+            warn(answer.note)
         if as_json:
             print_json(answer.as_json(str(vault.root)))
             return
+        if text and options["mode"] != "keyword" and answer.semantic == "partial":
+            warn(f"semantic search covers {answer.embedded:.0%} of this vault; `vault-lsp index` completes it")
         for hit in answer.hits:
             _print_hit(hit)
 
