@@ -262,7 +262,7 @@ class View:
 
     def search(self, query: Query) -> SearchResult:
         """Find notes by what they say and what they are called."""
-        return answer(self.connection, query, self._text, self.indegree)
+        return answer(self.connection, query, self.config, self._text, self.indegree, self._meaning(query))
 
     def symbols(self, query: str, limit: int) -> tuple[Symbol, ...]:
         """Notes, aliases and headings by name, and notes by what they say; best first.
