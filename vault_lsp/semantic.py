@@ -123,7 +123,11 @@ class Meanings:
         except IndexBusy:
             with self._connections.reader() as connection:
                 left = self._left(connection, choice.fingerprint)
-            return Embedded(choice.model, 0, left, "another process is embedding") if left else Embedded(choice.model, 0, 0)
+            return (
+                Embedded(choice.model, 0, left, "another process is embedding")
+                if left
+                else Embedded(choice.model, 0, 0)
+            )
 
     def _embed(
         self,

@@ -17,7 +17,7 @@ from vault_lsp.errors import IndexBusy, IndexReadOnly
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from vault_lsp.service import Semantic, Vault
+    from vault_lsp.service import Vault
 
 #: Heads every JSON answer.
 SCHEMA = 1
@@ -43,11 +43,11 @@ def complete_files(_context: click.Context, _parameter: click.Parameter, incompl
 
 
 @contextmanager
-def open_vault(context: click.Context, folder: str | None) -> Iterator[Vault]:
-    """The vault that a command works on; mistakes of its config are told."""
+def open_vault(context: click.Context, folder: str | None, *, resident: bool = False) -> Iterator[Vault]:
+    """The vault that a command works on; mistakes of its config are told. `resident`: for many questions."""
     from vault_lsp.service import Vault
 
-    vault = Vault.open(vault_root(context, folder))
+    vault = Vault.open(vault_root(context, folder), resident=resident)
     for problem in vault.config_problems:
         warn(str(problem))
     try:
@@ -67,8 +67,3 @@ def sync(vault: Vault) -> None:
         warn(f"{error}; the answer may be out of date")
         return
     output.warn_skipped(done.skipped)
-
-
-def share(semantic: Semantic) -> float:
-    """The part of all pieces of text that have a vector, from 0 to 1."""
-    return round(semantic.embedded / semantic.chunks, 4) if semantic.chunks else 0.0

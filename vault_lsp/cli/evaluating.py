@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import click
 
-from vault_lsp.cli.common import SCHEMA, complete_files, json_option, open_vault, share, sync, vault_option
+from vault_lsp.cli.common import SCHEMA, complete_files, json_option, open_vault, sync, vault_option
 from vault_lsp.cli.output import print_json, say, shown, table, warn
 from vault_lsp.cli.progress import progress_bar
 from vault_lsp.errors import ModelUnavailable
@@ -18,11 +18,16 @@ if TYPE_CHECKING:
     from vault_lsp.core.model import NotePath
     from vault_lsp.evaluate import Interval, Outcome, Question, Report, Summary
     from vault_lsp.indexer import Progress
-    from vault_lsp.service import Semantic, Vault
+    from vault_lsp.ranking import Mode
+    from vault_lsp.semantic import Semantic
+    from vault_lsp.service import Vault
     from vault_lsp.view import View
 
 _SINGLE = ("keyword", "semantic")
 _RERANKED = "reranked"
+
+#: What a second look by the reranker stands on.
+_STAGES = {_RERANKED: "hybrid"}
 
 #: What is measured, as people write it.
 _NAMES = {"recall": "recall@{k}", "mrr": "MRR@{k}", "ndcg": "nDCG@{k}", "success": "success@1"}
@@ -74,7 +79,7 @@ def evaluation(
         asked = asked[options["part"] == "odd" :: 2]
     if options["limit"]:
         asked = _spread(asked, options["limit"])
-    with open_vault(context, folder) as vault:
+    with open_vault(context, folder, resident=True) as vault:
         if not options["no_sync"]:
             sync(vault)
         semantic = vault.semantic()
@@ -82,7 +87,7 @@ def evaluation(
         with vault.view() as view:
             known = _known(asked, view.paths(), questions)
             with progress_bar() as progress:
-                reports = _ask(view, known, modes, k, progress)
+                reports = _ask(view, known, modes, k, semantic.why, progress)
         differences = _differences(reports)
         if as_json:
             print_json(
@@ -93,7 +98,7 @@ def evaluation(
                     "left_out": len(asked) - len(known),
                     "k": k,
                     "semantic": semantic.state,
-                    "embedded": share(semantic),
+                    "embedded": round(semantic.share, 4),
                     "modes": {mode: _report_json(report, **options) for mode, report in reports.items()},
                     "differences": [
                         {
@@ -130,8 +135,8 @@ def _modes(vault: Vault, semantic: Semantic, mode: str, rerank: bool | None) -> 
             warn(f"only keyword search is measured: {semantic.why}")
     else:
         modes = ["hybrid", *_SINGLE] if mode == "all" else [mode]
-        if semantic.state == "partial":
-            warn(f"semantic search covers {share(semantic):.0%} of this vault; `vault-lsp index` completes it")
+        if semantic.why:
+            warn(semantic.why)
     wanted = vault.config.rerank.model != "none" if rerank is None else rerank
     return [*modes, *([_RERANKED] if wanted else [])]
 
@@ -154,8 +159,14 @@ def _known(asked: list[Question], paths: Sequence[NotePath], file: str) -> list[
 
 
 def _ask(
-    view: View, questions: list[Question], modes: Sequence[str], k: int, progress: Callable[[Progress], None]
+    view: View,
+    questions: list[Question],
+    modes: Sequence[str],
+    k: int,
+    standing: str,
+    progress: Callable[[Progress], None],
 ) -> dict[str, Report]:
+    """A report for each mode. What a search had to say is told once, but for what is `standing` and told already."""
     from vault_lsp.evaluate import evaluate
     from vault_lsp.indexer import Progress
     from vault_lsp.search import Query
@@ -166,9 +177,10 @@ def _ask(
     for mode in modes:
 
         def search(query: str, limit: int, mode: str = mode) -> list[NotePath]:
-            reranked = mode == _RERANKED
-            answer = view.search(Query(query, limit, mode="hybrid" if reranked else mode, rerank=reranked))
-            if answer.note:
+            answer = view.search(
+                Query(query, limit, mode=cast("Mode", _STAGES.get(mode, mode)), rerank=mode == _RERANKED)
+            )
+            if answer.note and answer.note != standing:
                 notes[mode, answer.note] += 1
             return [hit.path for hit in answer.hits]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vault_lsp.cli import output
-from vault_lsp.cli.common import SCHEMA, complete_files, json_option, open_vault, share, sync, vault_option
+from vault_lsp.cli.common import SCHEMA, complete_files, json_option, open_vault, sync, vault_option
 from vault_lsp.cli.output import print_json, say, shown, warn
 from vault_lsp.cli.paths import vault_root
 from vault_lsp.cli.pending import is_below, pending, wanted_paths
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from vault_lsp.core.model import NotePath
     from vault_lsp.embedding import Embedded
     from vault_lsp.indexer import Reconciled
-    from vault_lsp.service import Semantic, Vault
+    from vault_lsp.semantic import Semantic
+    from vault_lsp.service import Vault
 
 
 @click.command()
@@ -75,7 +76,7 @@ def status(context: click.Context, folder: str | None, as_json: bool) -> None:
     with open_vault(context, folder) as vault:
         told, semantic = vault.status(), vault.semantic()
         if as_json:
-            about = {"semantic": semantic.state, "embedded": share(semantic), "model": semantic.model}
+            about = {"semantic": semantic.state, "embedded": round(semantic.share, 4), "model": semantic.model}
             print_json({"schema": SCHEMA, **told, **about, "why": semantic.why})
             return
         say(f"Vault    {shown(str(vault.root))}")
@@ -159,7 +160,7 @@ def _embed(vault: Vault) -> Embedded:
             done = vault.embed(progress=progress)
     except KeyboardInterrupt:
         semantic = vault.semantic()
-        kept = f"{semantic.embedded} of {semantic.chunks} pieces of text are embedded"
+        kept = f"{semantic.embedded} of {semantic.chunks} passages are embedded"
         raise output.Interrupted(f"interrupted: {kept}, the next `vault-lsp index` goes on from there") from None
     except (IndexBusy, IndexReadOnly, ModelUnavailable) as error:
         warn(str(error))
@@ -179,12 +180,13 @@ def _not_embedded(vault: Vault, why: str = "") -> Embedded:
 
 def _print_embedded(done: Embedded, seconds: float) -> None:
     left = f", {done.left} left" if done.left else ""
-    say(f"{done.embedded} pieces of text embedded with {shown(done.model or '')}{left} ({seconds:.1f} s)")
+    say(f"{done.embedded} passages embedded with {shown(done.model or '')}{left} ({seconds:.1f} s)")
 
 
 def _search_line(semantic: Semantic) -> str:
     if semantic.model is None:
-        return f"by words; no semantic search: {shown(semantic.why)}"
-    line = f"by words and by meaning; {share(semantic):.0%} of {semantic.chunks} pieces of text are embedded"
+        return f"by words only: {shown(semantic.why)}"
+    if semantic.state == "off":
+        return f"by words; by meaning with {shown(semantic.model)}: {shown(semantic.why)}"
     why = f" ({shown(semantic.why)})" if semantic.why else ""
-    return f"{line} with {shown(semantic.model)}{why}"
+    return f"by words and by meaning with {shown(semantic.model)}: {semantic.share:.0%} embedded{why}"

@@ -11,10 +11,12 @@ from vault_lsp.cli import output
 from vault_lsp.cli.common import complete_files, json_option, open_vault, sync, vault_option
 from vault_lsp.cli.output import print_json, say, shown, warn
 from vault_lsp.cli.paths import file_lines, lines_of, vault_root
+from vault_lsp.cli.progress import at_terminal
 from vault_lsp.errors import NotFound
 
 if TYPE_CHECKING:
-    from vault_lsp.search import Hit
+    from vault_lsp.search import Hit, SearchResult
+    from vault_lsp.service import Vault
 
 
 @click.command()
@@ -87,13 +89,11 @@ def search(
                     rerank=options["rerank"],
                 )
             )
-        if answer.note:
+        if answer.note and _is_news(vault, answer, options["mode"], as_json):
             warn(answer.note)
         if as_json:
             print_json(answer.as_json(str(vault.root)))
             return
-        if text and options["mode"] != "keyword" and answer.semantic == "partial":
-            warn(f"semantic search covers {answer.embedded:.0%} of this vault; `vault-lsp index` completes it")
         for hit in answer.hits:
             _print_hit(hit)
 
@@ -127,10 +127,29 @@ def get(context: click.Context, place: str, count: int | None, around: int | Non
     output.say_bytes(b"".join(line + b"\n" for line in found[first - 1 : last]))
 
 
+def _is_news(vault: Vault, answer: SearchResult, mode: str, as_json: bool) -> bool:
+    """Whether a person or script should hear of what an answer notes about itself.
+
+    A model that fails, or that was named and isn't there, always is news. The rest is in the JSON, and that a vault has
+    no vectors at all is no news to a script, nor to those who want it so.
+    """
+    semantic = vault.semantic()
+    configured = vault.config.embedding.model
+    if answer.note != semantic.why or (semantic.model is None and configured not in ("auto", "none")):
+        return True
+    if as_json:
+        return False
+    return mode == "semantic" or answer.semantic == "partial" or (configured != "none" and at_terminal())
+
+
 def _print_hit(hit: Hit) -> None:
     line = f":{hit.line_start}" if hit.line_start else ""
     say(f"{hit.score:.4f}  {shown(hit.path)}{line}  {shown(hit.title)}")
     if hit.snippet:
         say(f"        {shown(hit.snippet)}")
     for name, channel in (hit.channels or {}).items():
-        say(f"        {name}: rank {channel['rank']}, weight {channel['weight']:g}")
+        strength = "" if channel["strength"] == 1 else f" × {channel['strength']:.2f}"
+        adds = f"adds {channel['contribution']:.4f}"
+        say(f"        {name}: rank {channel['rank']}, weight {channel['weight']:g}{strength}, {adds}")
+    for name, factor in (hit.factors or {}).items():
+        say(f"        {name}: × {factor:.3g}")
