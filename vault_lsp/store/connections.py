@@ -10,22 +10,16 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 import apsw
 
 from vault_lsp.errors import IndexDamaged, IndexReadOnly, VaultLspError
 from vault_lsp.store import db
 from vault_lsp.store.place import Index, create_folder, refused, remove
+from vault_lsp.store.vector_file import Identity
+from vault_lsp.store.vector_store import VectorStore
 
 _log = logging.getLogger(__name__)
-
-
-class Identity(NamedTuple):
-    """Which file a connection is open to: a deleted and remade index is another one under the same name."""
-
-    file: Path
-    inode: int
 
 
 class Connections:
@@ -34,11 +28,12 @@ class Connections:
     def __init__(self, index: Index, found: Callable[[Path], bool] = lambda _: False) -> None:
         """`found` may put an index of earlier days at the path it is given, and says whether it did."""
         self.index = index
+        self.vectors = VectorStore(index)
         self._found = found
         self._write_lock = threading.RLock()
         self._guard = threading.Lock()
         self._readers: list[apsw.Connection] = []
-        self._reading: Identity | None = None
+        self._reading: tuple[Identity, Identity | None] | None = None
         self._writer: tuple[Identity, apsw.Connection] | None = None
         self._suspect: Identity | None = None
         self._closed = False
@@ -54,9 +49,11 @@ class Connections:
                     self.index.write_seal()
         except IndexDamaged as damage:
             self.start_over(str(damage))
+        self.vectors.open()
 
     def close(self) -> None:
         """Close all; connections in use are closed as soon as they are given back."""
+        self.vectors.close()
         with self._write_lock:
             sealed = self.index.sealed()
             with self._guard:
@@ -68,17 +65,19 @@ class Connections:
 
     @contextmanager
     def reader(self) -> Iterator[apsw.Connection]:
-        """A connection that only reads, for one thread at a time."""
+        """A connection that only reads, with the vectors attached if there are any; for one thread at a time."""
         identity = self._current()
+        files = (identity, self.vectors.current())
         with self._guard:
-            stale = self._readers if identity != self._reading else []
-            if identity != self._reading:
-                self._readers, self._reading = [], identity
+            stale = self._readers if files != self._reading else []
+            if files != self._reading:
+                self._readers, self._reading = [], files
             connection = self._readers.pop() if self._readers else None
         for reader in stale:
             reader.close()
         if connection is None:
             connection = db.connect(identity.file, writable=False)
+            self.vectors.attach(connection, files[1])
         try:
             with db.translated(identity.file):
                 yield connection
@@ -87,12 +86,12 @@ class Connections:
             self._give_back(connection, None)
             raise
         except VaultLspError:
-            self._give_back(connection, identity)
+            self._give_back(connection, files)
             raise
         except BaseException:
             self._give_back(connection, None)
             raise
-        self._give_back(connection, identity)
+        self._give_back(connection, files)
 
     @contextmanager
     def writer(self) -> Iterator[apsw.Connection]:
@@ -176,9 +175,9 @@ class Connections:
         if self._writer is not None:
             self._close_writer()
 
-    def _give_back(self, connection: apsw.Connection, identity: Identity | None) -> None:
+    def _give_back(self, connection: apsw.Connection, files: tuple[Identity, Identity | None] | None) -> None:
         with self._guard:
-            if identity is not None and identity == self._reading and not self._closed:
+            if files is not None and files == self._reading and not self._closed:
                 self._readers.append(connection)
                 return
         connection.close()

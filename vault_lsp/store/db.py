@@ -9,7 +9,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,10 @@ import apsw
 
 from vault_lsp.errors import IndexBusy, IndexDamaged, IndexReadOnly
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+
+#: Version of the database of vectors beside the index: it outlives changes of the index.
+VECTORS_VERSION = 1
 
 #: How long a writer waits for another one, in milliseconds.
 BUSY_MS = 10_000
@@ -31,7 +34,8 @@ _TABLES = "SELECT type, name, sql FROM sqlite_schema ORDER BY type, name"
 #: The write-ahead log is emptied when it has grown past this many bytes.
 _LARGEST_WAL = 8 << 20
 
-_APPLICATION_ID = 0x564C5350  # "VLSP": tells an index from any other SQLite file
+#: Tells an index from any other SQLite file.
+INDEX_ID = 0x564C5350
 
 _SCHEMA = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -87,13 +91,15 @@ CREATE TABLE names(
   id INTEGER PRIMARY KEY, document INTEGER NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL, key TEXT NOT NULL);
 CREATE INDEX names_by_document ON names(document);
 CREATE INDEX names_by_key ON names(key);
+-- Ids are never used twice: what was counted of the chunks is brought up to date from those with higher ids.
 CREATE TABLE chunks(
-  id INTEGER PRIMARY KEY, document INTEGER NOT NULL, ordinal INTEGER NOT NULL, heading_path TEXT NOT NULL,
+  id INTEGER PRIMARY KEY AUTOINCREMENT, document INTEGER NOT NULL, ordinal INTEGER NOT NULL, heading_path TEXT NOT NULL,
   line_start INTEGER NOT NULL, line_end INTEGER NOT NULL, page_start INTEGER, page_end INTEGER, sha BLOB NOT NULL);
 CREATE INDEX chunks_by_document ON chunks(document);
+CREATE INDEX chunks_by_sha ON chunks(sha);
 
 CREATE VIRTUAL TABLE chunk_fts USING fts5(
-  title, words, bigrams, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 2');
+  title, words, bigrams, content='', contentless_delete=1, tokenize='porter unicode61 remove_diacritics 2');
 CREATE VIRTUAL TABLE name_fts USING fts5(
   words, bigrams, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 2');
 """
@@ -101,22 +107,30 @@ CREATE VIRTUAL TABLE name_fts USING fts5(
 
 def create(file: Path, root: Path) -> None:
     """Build an empty index. It appears whole: two processes may do so at once, and the second finds the first's."""
+
+    def fill(connection: apsw.Connection) -> None:
+        _make_tables(connection)
+        connection.execute(
+            "INSERT INTO meta VALUES('root', ?), ('serial', ?), ('names', 0), ('changes', 0), ('walked', 0)",
+            (str(root), secrets.token_hex(8)),
+        )
+
+    build(file, fill, INDEX_ID)
+
+
+def build(file: Path, fill: Callable[[apsw.Connection], None], application_id: int) -> None:
+    """Make a database aside, give it its first rows, and then its name, unless another process was faster."""
     aside = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
     with translated(file):
         try:
             connection = apsw.Connection(str(aside))
             try:
                 _pragma(connection, "journal_mode=wal")
-                # Nothing is lost with an empty index, and the first checkpoint brings all of it to the disk.
+                # Nothing is lost with an empty database, and the first checkpoint brings all of it to the disk.
                 _pragma(connection, "synchronous=off")
                 with atomic(connection):
-                    _make_tables(connection)
-                    connection.execute(
-                        "INSERT INTO meta"
-                        " VALUES('root', ?), ('serial', ?), ('names', 0), ('changes', 0), ('walked', 0)",
-                        (str(root), secrets.token_hex(8)),
-                    )
-                    connection.execute(f"PRAGMA application_id={_APPLICATION_ID}").fetchall()
+                    fill(connection)
+                    connection.execute(f"PRAGMA application_id={application_id}").fetchall()
             finally:
                 connection.close()
             place(aside, file)
@@ -142,25 +156,16 @@ def place(built: Path, file: Path) -> None:
         built.unlink()
 
 
-def connect(file: Path, *, writable: bool) -> apsw.Connection:
-    """Open an index that exists. IndexDamaged when it is none of ours, IndexReadOnly when it can't be written.
-
-    A reader of a folder without write permission can't make the files that SQLite shares between processes. Where no
-    writer has left them there, it opens the file as immutable.
-    """
+def connect(file: Path, *, writable: bool, application_id: int = INDEX_ID) -> apsw.Connection:
+    """Open a database that exists. IndexDamaged when it is none of ours, IndexReadOnly when it can't be written."""
     with translated(file):
-        name, flags = str(file), apsw.SQLITE_OPEN_READWRITE
-        if not (os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)):
-            if writable:
-                raise IndexReadOnly(f"{file}: the index can't be written (read-only)")
-            flags = apsw.SQLITE_OPEN_READONLY
-            if not file.with_name(file.name + "-shm").exists():
-                flags |= apsw.SQLITE_OPEN_URI
-                name = file.resolve().as_uri() + "?immutable=1"
-        connection = apsw.Connection(name, flags=flags)
+        if writable and not can_write(file):
+            raise IndexReadOnly(f"{file}: the index can't be written (read-only)")
+        flags = apsw.SQLITE_OPEN_READWRITE if can_write(file) else apsw.SQLITE_OPEN_READONLY
+        connection = apsw.Connection(uri(file), flags=flags | apsw.SQLITE_OPEN_URI)
         try:
             connection.set_busy_timeout(BUSY_MS)
-            _check_identity(connection, file)
+            check_identity(connection, file, application_id)
             _pragma(connection, "synchronous=normal")
             _pragma(connection, "temp_store=memory")
             _pragma(connection, "cache_size=-16000")
@@ -173,6 +178,21 @@ def connect(file: Path, *, writable: bool) -> apsw.Connection:
             connection.close()
             raise
         return connection
+
+
+def can_write(file: Path) -> bool:
+    """Whether SQLite can write a database and make the files that its processes share."""
+    return os.access(file, os.W_OK) and os.access(file.parent, os.W_OK)
+
+
+def uri(file: Path) -> str:
+    """How a database is named when it is opened or attached.
+
+    A reader of a folder without write permission can't make the files that SQLite shares between processes. Where no
+    writer has left them there, it opens the file as immutable.
+    """
+    name = file.absolute().as_uri()
+    return name if can_write(file) or file.with_name(file.name + "-shm").exists() else f"{name}?immutable=1"
 
 
 def check(file: Path) -> None:
@@ -271,9 +291,11 @@ def translated(file: Path) -> Iterator[None]:
         raise IndexDamaged(f"{file}: {error}") from error
 
 
-def _check_identity(connection: apsw.Connection, file: Path) -> None:
-    if connection.pragma("application_id") != _APPLICATION_ID or connection.pragma("user_version") != 0:
-        raise IndexDamaged(f"{file}: not an index of this version")
+def check_identity(connection: apsw.Connection, file: Path, application_id: int, schema: str = "main") -> None:
+    """Raise IndexDamaged unless the database is of the kind that its name promises."""
+    for name, expected in (("application_id", application_id), ("user_version", 0)):
+        if one(connection, f"PRAGMA {schema}.{name}")[0] != expected:
+            raise IndexDamaged(f"{file}: not an index of this version")
 
 
 def _is_full(file: Path) -> bool:

@@ -19,16 +19,13 @@ from typing import NamedTuple
 import apsw
 
 from vault_lsp.errors import IndexReadOnly
-from vault_lsp.store.db import SCHEMA_VERSION
+from vault_lsp.store.db import SCHEMA_VERSION, VECTORS_VERSION
 
 #: What SQLite keeps beside a database, and what we do.
 _SIDES = ("-wal", "-shm", "-journal")
 
-_GENERATION = re.compile(rf"index-v{SCHEMA_VERSION}\.(\d+)\.db")
-_TAKEN = re.compile(rf"index-v{SCHEMA_VERSION}\.(\d+)\..*")
-
 #: How the names of all files of an index folder begin.
-OWN_NAMES = ("index-v", "current-v", "vault.json", "CACHEDIR.TAG")
+OWN_NAMES = ("index-v", "vectors-v", "current-v", "vault.json", "CACHEDIR.TAG")
 
 
 class Seal(NamedTuple):
@@ -38,22 +35,22 @@ class Seal(NamedTuple):
     mtime_ns: int
 
 
-class Index:
-    """The place of one vault's index and its current generation."""
+class Generations:
+    """The database files of one kind in an index folder, of which one is current."""
 
-    def __init__(self, folder: Path, root: Path) -> None:
+    def __init__(self, folder: Path, kind: str, pointer: str) -> None:
+        """`kind` begins the files' names and ends with the version of their schema."""
         self.folder = folder
-        self.root = root
-
-    @property
-    def pointer(self) -> Path:
-        """The small file that names the current generation."""
-        return self.folder / f"current-v{SCHEMA_VERSION}"
+        self.kind = kind
+        #: The small file that names the current generation.
+        self.pointer = folder / pointer
+        self._finished = re.compile(rf"{kind}\.(\d+)\.db")
+        self._taken = re.compile(rf"{kind}\.(\d+)\..*")
 
     @property
     def file(self) -> Path:
         """The database file of the current generation; it may not exist yet."""
-        return self.folder / f"index-v{SCHEMA_VERSION}.{self.generation()}.db"
+        return self.folder / f"{self.kind}.{self.generation()}.db"
 
     def generation(self) -> int:
         """Number of the current generation, 1 where nothing was built yet."""
@@ -63,18 +60,18 @@ class Index:
 
     def next_generation(self) -> Path:
         """The file name of a generation that nobody uses yet."""
-        taken = [int(match[1]) for match in map(_TAKEN.fullmatch, _names(self.folder)) if match]
-        return self.folder / f"index-v{SCHEMA_VERSION}.{max([self.generation(), *taken]) + 1}.db"
+        taken = [int(match[1]) for match in map(self._taken.fullmatch, _names(self.folder)) if match]
+        return self.folder / f"{self.kind}.{max([self.generation(), *taken]) + 1}.db"
 
     def point_to(self, file: Path) -> None:
         """Make a finished generation the current one, for every process at its next look."""
-        match = _GENERATION.fullmatch(file.name)
+        match = self._finished.fullmatch(file.name)
         assert match is not None
         with refused(self.pointer):
             _write(self.pointer, match[1])
 
     def vacant(self) -> Path:
-        """A file name for an index where none is, the current one if it can be.
+        """A file name for a database where none is, the current one if it can be.
 
         A log that lies there without its database belongs to one that was deleted, maybe under a process that still
         writes: SQLite would mix the two.
@@ -87,10 +84,11 @@ class Index:
     def older_generations(self) -> list[Path]:
         """Database files that are not the current one: of earlier generations and schemas, and builds cut short."""
         own = self.file.name
+        begin = self.kind.rstrip("0123456789")
         return sorted(
             self.folder / name
             for name in _names(self.folder)
-            if name.startswith("index-v") and name != own and not name.endswith((*_SIDES, ".seal"))
+            if name.startswith(begin) and ".db" in name and name != own and not name.endswith(_SIDES)
         )
 
     def read_seal(self) -> Seal | None:
@@ -112,13 +110,22 @@ class Index:
             if seal != self.read_seal():
                 _write(self._seal_file(), json.dumps(list(seal)))
 
+    def _seal_file(self) -> Path:
+        return self.file.with_suffix(".seal")
+
+
+class Index(Generations):
+    """The place of one vault's index and its current generation, and of the vectors beside it."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        super().__init__(folder, f"index-v{SCHEMA_VERSION}", f"current-v{SCHEMA_VERSION}")
+        self.root = root
+        self.vectors = Generations(folder, f"vectors-v{VECTORS_VERSION}", f"current-vectors-v{VECTORS_VERSION}")
+
     def write_root(self) -> None:
         """Record which vault the folder belongs to."""
         with refused(self.folder):
             _write(self.folder / "vault.json", json.dumps({"root": str(self.root)}))
-
-    def _seal_file(self) -> Path:
-        return self.file.with_suffix(".seal")
 
 
 def locate(root: Path, configured: str | None) -> Index:
@@ -146,12 +153,13 @@ def create_folder(index: Index) -> None:
         index.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         names = _names(index.folder)
         if "vault.json" in names:
+            _ignore_newer_names(index.folder / ".gitignore")
             return
         shared = any(not name.startswith(OWN_NAMES) for name in names)
         if not shared:
             (index.folder / "CACHEDIR.TAG").write_text("Signature: 8a477f597d28d172789f06886806bc55\n", "ascii")
         if index.folder.is_relative_to(index.root) and ".gitignore" not in names:
-            ignored = [f"/{name}*\n" for name in OWN_NAMES] if shared else ["*\n"]
+            ignored = [_ignored(name) for name in OWN_NAMES] if shared else ["*\n"]
             (index.folder / ".gitignore").write_text("".join(ignored), "ascii")
         index.write_root()
 
@@ -227,6 +235,20 @@ def _key(root: Path) -> str:
     """Folder name for a vault: readable, and different for every real path."""
     readable = re.sub(r"[^A-Za-z0-9._-]+", "-", root.name)[:40].strip("-.") or "vault"
     return f"{readable}-{hashlib.sha256(os.fsencode(root)).hexdigest()[:16]}"
+
+
+def _ignored(name: str) -> str:
+    return f"/{name}*\n"
+
+
+def _ignore_newer_names(file: Path) -> None:
+    """Add to a list that an earlier version of ours made the names that it didn't know."""
+    with suppress(OSError, ValueError):
+        text = file.read_text("ascii")
+        if text.startswith(_ignored(OWN_NAMES[0])):
+            missing = [line for line in map(_ignored, OWN_NAMES) if line not in text]
+            if missing:
+                _write(file, text + "".join(missing))
 
 
 def _names(folder: Path) -> list[str]:

@@ -7,6 +7,7 @@ becomes part of a statement: values are bound, and the full-text expression quot
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -89,7 +90,8 @@ NO_FILTERS = Filters()
 #: A chunk that holds all that was asked for outranks one that has some of it more often.
 _FACTORS: tuple[tuple[Mode, float], ...] = (("all", 1.25), ("phrase", 1.1))
 
-_ALLOWED = """
+#: A condition for filters, with the values of `bindings`: the ids of the documents that fulfil them.
+ALLOWED = """
 SELECT documents.id FROM documents
 WHERE (:kind IS NULL OR documents.kind = :kind)
   AND (:areas IS NULL OR documents.area IN (SELECT value FROM json_each(:areas)))
@@ -111,7 +113,7 @@ _CHUNKS = f"""
 SELECT chunks.document, chunks.id, documents.path, found.score
 FROM (SELECT rowid AS id, rank AS score FROM chunk_fts
       WHERE chunk_fts MATCH :match AND rank MATCH 'bm25(4.0, 1.0, 0.5)'
-        AND (:unfiltered OR rowid IN (SELECT id FROM chunks WHERE document IN ({_ALLOWED})))
+        AND (:unfiltered OR rowid IN (SELECT id FROM chunks WHERE document IN ({ALLOWED})))
       ORDER BY rank LIMIT :count) AS found
 JOIN chunks ON chunks.id = found.id JOIN documents ON documents.id = chunks.document
 ORDER BY found.score, documents.path, chunks.ordinal
@@ -120,14 +122,14 @@ ORDER BY found.score, documents.path, chunks.ordinal
 _NAMES_EXACT = f"""
 SELECT names.document, documents.path, names.name, names.kind
 FROM names JOIN documents ON documents.id = names.document
-WHERE names.key = :key AND (:unfiltered OR names.document IN ({_ALLOWED}))
+WHERE names.key = :key AND (:unfiltered OR names.document IN ({ALLOWED}))
 ORDER BY names.kind = 'alias', documents.path, names.kind DESC LIMIT :count
 """
 
 _NAMES_PREFIX = f"""
 SELECT names.document, documents.path, names.name, names.kind
 FROM names JOIN documents ON documents.id = names.document
-WHERE names.key > :key AND names.key < :key || char(1114111) AND (:unfiltered OR names.document IN ({_ALLOWED}))
+WHERE names.key > :key AND names.key < :key || char(1114111) AND (:unfiltered OR names.document IN ({ALLOWED}))
 ORDER BY length(names.key), documents.path, names.kind DESC LIMIT :count
 """
 
@@ -135,17 +137,19 @@ _NAMES_WORDS = f"""
 SELECT names.document, documents.path, names.name, names.kind
 FROM (SELECT rowid AS id, rank AS score FROM name_fts
       WHERE name_fts MATCH :match AND rank MATCH 'bm25(1.0, 0.5)'
-        AND (:unfiltered OR rowid IN (SELECT id FROM names WHERE document IN ({_ALLOWED})))
+        AND (:unfiltered OR rowid IN (SELECT id FROM names WHERE document IN ({ALLOWED})))
       ORDER BY rank LIMIT :count) AS found
 JOIN names ON names.id = found.id JOIN documents ON documents.id = names.document
 ORDER BY found.score, length(names.key), documents.path
 """
 
+_PREFIX = re.compile(r'"([^"]*)"[*]')
+
 _BY_KEY: tuple[tuple[str, Match], ...] = ((_NAMES_EXACT, "exact"), (_NAMES_PREFIX, "prefix"))
 _BY_WORDS: tuple[Mode, ...] = ("all", "any")
 
 _RECENT = f"""
-SELECT id, path FROM documents WHERE :unfiltered OR id IN ({_ALLOWED}) ORDER BY mtime_ns DESC, path LIMIT :count
+SELECT id, path FROM documents WHERE :unfiltered OR id IN ({ALLOWED}) ORDER BY mtime_ns DESC, path LIMIT :count
 """
 
 _HOLDING = """
@@ -197,16 +201,16 @@ def titles(connection: apsw.Connection, query: str, filters: Filters, limit: int
     """
     terms = query_terms(query)
     key = unicodedata.normalize("NFC", query.strip()).lower()
-    bindings = _bindings(filters)
+    values = bindings(filters)
     hits: dict[int, NameHit] = {}
     if key and _is_text(key):
         for sql, match in _BY_KEY:
             if len(hits) < limit:
-                _add_names(hits, connection.execute(sql, {"key": key, "count": 4 * limit, **bindings}), match)
+                _add_names(hits, connection.execute(sql, {"key": key, "count": 4 * limit, **values}), match)
     for mode in _BY_WORDS:
         expression = match_expression(terms, mode)
         if expression and len(hits) < limit:
-            rows = connection.execute(_NAMES_WORDS, {"match": expression, "count": max(100, 4 * limit), **bindings})
+            rows = connection.execute(_NAMES_WORDS, {"match": expression, "count": max(100, 4 * limit), **values})
             named = rows if mode == "all" else (row for row in rows if _is_named(row[2], terms))
             _add_names(hits, named, "words")
     return list(hits.values())[:limit]
@@ -214,7 +218,7 @@ def titles(connection: apsw.Connection, query: str, filters: Filters, limit: int
 
 def recent(connection: apsw.Connection, filters: Filters, limit: int) -> list[tuple[int, NotePath]]:
     """List documents as (id, path), the most recently modified first."""
-    rows = connection.execute(_RECENT, {"count": limit, **_bindings(filters)})
+    rows = connection.execute(_RECENT, {"count": limit, **bindings(filters)})
     return [(document, NotePath(path)) for document, path in rows]
 
 
@@ -253,53 +257,8 @@ def hydrate(connection: apsw.Connection, wanted: Iterable[tuple[int, int | None]
     ]
 
 
-def _best_chunks(
-    connection: apsw.Connection, terms: QueryTerms, mode: Mode, filters: Filters, limit: int
-) -> list[ChunkHit]:
-    expression = match_expression(terms, mode)
-    if expression is None or limit <= 0:
-        return []
-    bindings = _bindings(filters)
-    count = max(200, 8 * limit)
-    while True:
-        rows = _chunk_rows(connection, expression, bindings, count)
-        if len(rows) < count or len({row.document for row in rows}) >= limit:
-            break
-        count *= 16
-    factors = _factors(connection, terms, bindings, count) if mode == "any" and len(rows) > 1 else {}
-    best: dict[int, ChunkHit] = {}
-    for row in rows:
-        hit = row._replace(score=row.score * factors.get(row.chunk, 1.0))
-        if row.document not in best or best[row.document].score < hit.score:
-            best[row.document] = hit
-    return sorted(best.values(), key=lambda hit: -hit.score)[:limit]
-
-
-def _chunk_rows(
-    connection: apsw.Connection, expression: str, bindings: dict[str, object], count: int
-) -> list[ChunkHit]:
-    arguments = {"match": expression, "count": count, **bindings}
-    return [
-        ChunkHit(document, chunk, NotePath(path), -score)
-        for document, chunk, path, score in connection.execute(_CHUNKS, arguments)
-    ]
-
-
-def _factors(
-    connection: apsw.Connection, terms: QueryTerms, bindings: dict[str, object], count: int
-) -> dict[int, float]:
-    """How much each chunk is raised for holding everything, or everything side by side."""
-    factors: dict[int, float] = {}
-    if len(terms.units) > 1:
-        for mode, factor in _FACTORS:
-            expression = match_expression(terms, mode)
-            if expression:
-                for row in _chunk_rows(connection, expression, bindings, count):
-                    factors[row.chunk] = factors.get(row.chunk, 1.0) * factor
-    return factors
-
-
-def _bindings(filters: Filters) -> dict[str, object]:
+def bindings(filters: Filters) -> dict[str, object]:
+    """Values for a statement with `ALLOWED` in it."""
     folder = _folder(filters.folder)
     return {
         "unfiltered": filters == NO_FILTERS,
@@ -311,6 +270,65 @@ def _bindings(filters: Filters) -> dict[str, object]:
         "prefixes": None if not filters.path_prefix else json.dumps(_forms(filters.path_prefix)),
         "tags": json.dumps(sorted({_tag_key(tag) for tag in filters.tags})) if filters.tags else None,
     }
+
+
+def _best_chunks(
+    connection: apsw.Connection, terms: QueryTerms, mode: Mode, filters: Filters, limit: int
+) -> list[ChunkHit]:
+    expression = match_expression(terms, mode)
+    if expression is None or limit <= 0:
+        return []
+    if mode == "prefix":
+        expression = _with_whole_stems(connection, expression)
+    values = bindings(filters)
+    count = max(200, 8 * limit)
+    while True:
+        rows = _chunk_rows(connection, expression, values, count)
+        if len(rows) < count or len({row.document for row in rows}) >= limit:
+            break
+        count *= 16
+    factors = _factors(connection, terms, values, count) if mode == "any" and len(rows) > 1 else {}
+    best: dict[int, ChunkHit] = {}
+    for row in rows:
+        hit = row._replace(score=row.score * factors.get(row.chunk, 1.0))
+        if row.document not in best or best[row.document].score < hit.score:
+            best[row.document] = hit
+    return sorted(best.values(), key=lambda hit: -hit.score)[:limit]
+
+
+def _with_whole_stems(connection: apsw.Connection, expression: str) -> str:
+    """The expression without those prefixes that the index would cut to a stem: `universities` is no `univers`*."""
+    stems = connection.fts5_tokenizer("porter", ["unicode61", "remove_diacritics", "2"])
+    plain = connection.fts5_tokenizer("unicode61", ["remove_diacritics", "2"])
+
+    def cut(match: re.Match[str]) -> str:
+        text = match[1].encode("utf-8", "replace")
+        words, stemmed = (
+            [token[2:] for token in tokenizer(text, apsw.FTS5_TOKENIZE_QUERY, None)] for tokenizer in (plain, stems)
+        )
+        return match[0] if words == stemmed else f'"{match[1]}"'
+
+    return _PREFIX.sub(cut, expression)
+
+
+def _chunk_rows(connection: apsw.Connection, expression: str, values: dict[str, object], count: int) -> list[ChunkHit]:
+    arguments = {"match": expression, "count": count, **values}
+    return [
+        ChunkHit(document, chunk, NotePath(path), -score)
+        for document, chunk, path, score in connection.execute(_CHUNKS, arguments)
+    ]
+
+
+def _factors(connection: apsw.Connection, terms: QueryTerms, values: dict[str, object], count: int) -> dict[int, float]:
+    """How much each chunk is raised for holding everything, or everything side by side."""
+    factors: dict[int, float] = {}
+    if len(terms.units) > 1:
+        for mode, factor in _FACTORS:
+            expression = match_expression(terms, mode)
+            if expression:
+                for row in _chunk_rows(connection, expression, values, count):
+                    factors[row.chunk] = factors.get(row.chunk, 1.0) * factor
+    return factors
 
 
 def _folder(folder: str | None) -> str:

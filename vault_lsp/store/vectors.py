@@ -1,0 +1,360 @@
+"""Vectors as a channel of search: what is embedded, what is missing, and the nearest documents, exactly.
+
+All functions take a reader of the index. Where it has no vectors attached, nothing is embedded and nothing is near.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+import apsw
+
+from vault_lsp.core.model import NotePath
+from vault_lsp.errors import IndexDamaged
+from vault_lsp.store import db, vector_file
+from vault_lsp.store.lock import embedding_lock
+from vault_lsp.store.matrix import Extent, Matrix, Part, scores
+from vault_lsp.store.place import Generations
+from vault_lsp.store.search import ALLOWED, NO_FILTERS, ChunkHit, Filters, bindings
+from vault_lsp.store.vector_file import VectorsUnavailable, extension_problem, load_extension, vector_table
+from vault_lsp.store.vector_store import Model, VectorStore, models
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+__all__ = [
+    "Missing",
+    "Model",
+    "VectorStore",
+    "VectorsUnavailable",
+    "coverage",
+    "embedding_lock",
+    "extension_problem",
+    "missing",
+    "models",
+    "nearest",
+]
+
+
+class Missing(NamedTuple):
+    """A chunk whose text has no vector yet; of several chunks with the same text the one that comes first."""
+
+    path: NotePath
+    ordinal: int
+    sha: bytes
+
+
+#: Up to so many vectors, a process that answers once asks the database itself: that is faster than reading them all.
+SMALL = 20_000
+
+#: The most that the extension gives of one query.
+_MOST = 4_096
+
+#: More than what single precision can be wrong by. Rankings are made with double precision, of all that may belong in.
+_ERROR = 1e-4
+
+#: Vectors that are looked at more closely at once.
+_BLOCK = 4_096
+
+_COVERAGE = """
+SELECT count(*), count(vectors.id) FROM main.chunks
+LEFT JOIN vec.vectors AS vectors ON vectors.model = ? AND vectors.sha = chunks.sha
+"""
+
+_MISSING = """
+SELECT path, ordinal, sha FROM (
+  SELECT documents.path, chunks.ordinal, chunks.sha, documents.mtime_ns,
+         row_number() OVER (
+           PARTITION BY chunks.sha ORDER BY chunks.ordinal > 0, documents.mtime_ns DESC, documents.path, chunks.ordinal
+         ) AS place
+  FROM main.chunks JOIN main.documents ON documents.id = chunks.document
+  WHERE NOT EXISTS (SELECT 1 FROM vec.vectors WHERE vectors.model = :model AND vectors.sha = chunks.sha))
+WHERE place = 1 ORDER BY ordinal > 0, mtime_ns DESC, path, ordinal LIMIT :limit
+"""
+
+# The order of the joins is given: from ids to rows each step is one look-up.
+_CHUNKS_OF = f"""
+SELECT wanted.value, documents.id, chunks.id, chunks.ordinal, documents.path
+FROM json_each(:ids) AS wanted
+CROSS JOIN vec.vectors AS vectors ON vectors.id = wanted.value
+CROSS JOIN main.chunks ON chunks.sha = vectors.sha
+CROSS JOIN main.documents ON documents.id = chunks.document
+WHERE :unfiltered OR documents.id IN ({ALLOWED})
+"""
+
+_ALLOWED_IDS = f"""
+SELECT DISTINCT vectors.id FROM main.chunks
+JOIN vec.vectors AS vectors ON vectors.model = :model AND vectors.sha = chunks.sha
+WHERE chunks.document IN ({ALLOWED}) ORDER BY vectors.id
+"""
+
+_KNN = "SELECT rowid, distance, embedding FROM vec.{} WHERE embedding MATCH :query AND k = :count"
+_AMONG = " AND rowid IN (SELECT value FROM json_each(:among))"
+
+
+class _Candidates(NamedTuple):
+    """Vectors, and the score that none of the others reaches by more than the error; None if there are no others."""
+
+    ids: NDArray[np.int64]
+    vectors: Callable[[int, int], NDArray[np.float32]]
+    floor: float | None
+
+
+def coverage(connection: apsw.Connection, model: Model | None) -> tuple[int, int]:
+    """How many chunks the index has, and how many of them have a vector of the model."""
+    if model is None or vector_file.attached(connection) is None:
+        return int(db.one(connection, "SELECT count(*) FROM main.chunks")[0]), 0
+    with _reading(connection):
+        chunks, embedded = db.one(connection, _COVERAGE, (model.id,))
+        return chunks, embedded
+
+
+def missing(connection: apsw.Connection, model: Model, limit: int | None = None) -> list[Missing]:
+    """Chunks without a vector, each text once, in the order in which they are to be embedded.
+
+    The first chunk of every note comes before all others, and recently modified notes before older ones.
+    """
+    if vector_file.attached(connection) is None:
+        return []
+    with _reading(connection):
+        rows = connection.execute(_MISSING, {"model": model.id, "limit": -1 if limit is None else limit})
+        return [Missing(NotePath(path), ordinal, sha) for path, ordinal, sha in rows]
+
+
+def nearest(
+    connection: apsw.Connection,
+    model: Model,
+    query: NDArray[np.float32],
+    filters: Filters,
+    pool: int,
+    *,
+    resident: bool,
+    check: Callable[[], None] | None = None,
+) -> list[ChunkHit]:
+    """The documents nearest to the query, each with its best chunk, best first; scores are cosines.
+
+    There are `pool` of them, or all that fulfil the filters. `resident` says that this process will be asked again and
+    may keep vectors in memory; `check` is called now and then and may raise.
+    """
+    import numpy as np  # noqa: PLC0415 - only where vectors are touched
+
+    if pool <= 0 or vector_file.attached(connection) is None:
+        return []
+    unit = np.asarray(query, np.float64)
+    if unit.shape != (model.dimensions,):
+        raise ValueError(f"a query of {model.name} has {model.dimensions} numbers, not {unit.shape}")
+    length = float(np.linalg.norm(unit))
+    if not 0 < length < float("inf"):
+        return []
+    unit = unit / length
+    with _reading(connection):
+        extent = _extent(connection, model)
+        if extent.rows == 0:
+            return []
+        search = _Search(connection, model, unit, filters, pool)
+        if not resident and extent.rows <= SMALL:
+            found = search.by_database()
+            if found is not None:
+                return found
+        return search.by_matrix(_matrix(connection, model).parts(connection, extent), check)
+
+
+class _Search:
+    """One question: its query as a unit vector, and what is asked for."""
+
+    def __init__(
+        self, connection: apsw.Connection, model: Model, query: NDArray[np.float64], filters: Filters, pool: int
+    ) -> None:
+        self._connection = connection
+        self._model = model
+        self._query = query
+        self._filters = filters
+        self._pool = pool
+
+    def by_database(self) -> list[ChunkHit] | None:
+        """Ask the extension; None where it would have to give more than it can."""
+        load_extension(self._connection)
+        count = self._first()
+        while count <= _MOST:
+            found = self._settled(self._neighbours(count, None))
+            if found is not None:
+                return found
+            if self._filters != NO_FILTERS:
+                break
+            count *= 4
+        if self._filters == NO_FILTERS:
+            return None
+        among = json.dumps(self._allowed_ids())
+        count = self._first()
+        while count <= _MOST:
+            found = self._settled(self._neighbours(count, among))
+            if found is not None:
+                return found
+            count *= 4
+        return None
+
+    def by_matrix(self, parts: list[Part], check: Callable[[], None] | None) -> list[ChunkHit]:
+        """Multiply everything."""
+        import numpy as np  # noqa: PLC0415 - only where vectors are touched
+
+        if not parts:
+            return []
+        all_scores = scores(parts, self._query.astype(np.float32), check)
+        if self._filters != NO_FILTERS:
+            found = self._settled(_best(parts, all_scores, None, self._first()))
+            if found is not None:
+                return found
+            among = _positions(parts, np.array(self._allowed_ids(), np.int64))
+        else:
+            among = None
+        count = self._first()
+        while True:
+            if check is not None:
+                check()
+            found = self._settled(_best(parts, all_scores, among, count))
+            if found is not None:
+                return found
+            count *= 4
+
+    def _first(self) -> int:
+        """Vectors that are looked at first: some belong to one document, or to none any more."""
+        return max(64, 3 * self._pool)
+
+    def _neighbours(self, count: int, among: str | None) -> _Candidates:
+        import numpy as np  # noqa: PLC0415 - only where vectors are touched
+
+        statement = _KNN.format(vector_table(self._model.id)) + (_AMONG if among is not None else "")
+        query = self._query.astype(np.float32).tobytes()
+        values = {"query": query, "count": count, "among": among}
+        rows = cast("list[tuple[int, float, bytes]]", self._connection.execute(statement, values).fetchall())
+        ids = np.array([row for row, _, _ in rows], np.int64)
+        vectors = np.frombuffer(b"".join(blob for _, _, blob in rows), np.float32).reshape(len(rows), -1)
+        farthest = max((distance for _, distance, _ in rows), default=0.0)
+        # Of unit vectors the distance and the cosine tell the same.
+        floor = 1 - farthest * farthest / 2 if len(rows) == count else None
+        return _Candidates(ids, lambda start, end: vectors[start:end], floor)
+
+    def _settled(self, candidates: _Candidates) -> list[ChunkHit] | None:
+        """The answer, if it is certain that no other vector belongs in."""
+        documents: dict[int, tuple[float, NotePath, int, int]] = {}
+        for start in range(0, len(candidates.ids), _BLOCK):
+            ids = candidates.ids[start : start + _BLOCK]
+            rows = candidates.vectors(start, start + _BLOCK)
+            # Summed row by row: the same vector has the same score wherever it stands.
+            exact = (rows * self._query).sum(axis=1)
+            score_of = dict(zip(ids.tolist(), (-exact).tolist(), strict=True))
+            values = {"ids": json.dumps(ids.tolist()), **bindings(self._filters)}
+            for vector, document, chunk, ordinal, path in self._connection.execute(_CHUNKS_OF, values):
+                candidate = (score_of[vector], path, ordinal, chunk)
+                if document not in documents or candidate < documents[document]:
+                    documents[document] = candidate
+        ranked = sorted((candidate, document) for document, candidate in documents.items())
+        if candidates.floor is not None:
+            last = ranked[self._pool - 1] if len(ranked) >= self._pool else None
+            if last is None or -last[0][0] < candidates.floor + _ERROR:
+                return None
+        return [
+            ChunkHit(document, chunk, NotePath(path), -score)
+            for (score, path, _, chunk), document in ranked[: self._pool]
+        ]
+
+    def _allowed_ids(self) -> list[int]:
+        values = {"model": self._model.id, **bindings(self._filters)}
+        return [row for (row,) in self._connection.execute(_ALLOWED_IDS, values)]
+
+
+def _best(
+    parts: list[Part], all_scores: NDArray[np.float32], among: NDArray[np.int64] | None, count: int
+) -> _Candidates:
+    """The `count` rows with the highest scores and all that are as good within the error, of `among` or of all."""
+    import numpy as np  # noqa: PLC0415 - only where vectors are touched
+
+    looked_at = all_scores if among is None else all_scores[among]
+    if count >= len(looked_at):
+        at, floor = np.arange(len(looked_at)), None
+    else:
+        floor = float(np.partition(looked_at, len(looked_at) - count)[len(looked_at) - count]) - 2 * _ERROR
+        at = np.flatnonzero(looked_at >= floor)
+    if among is not None:
+        at = among[at]
+    ids = np.empty(len(at), np.int64)
+    begins = np.cumsum([0, *(len(part.ids) for part in parts)])
+    cuts = np.searchsorted(at, begins)
+    for number, part in enumerate(parts):
+        here = slice(cuts[number], cuts[number + 1])
+        ids[here] = part.ids[at[here] - begins[number]]
+
+    def vectors(start: int, end: int) -> NDArray[np.float32]:
+        rows = at[start:end]
+        ends = np.searchsorted(rows, begins)
+        pieces = [
+            part.vectors[rows[ends[number] : ends[number + 1]] - begins[number]] for number, part in enumerate(parts)
+        ]
+        return np.concatenate(pieces)
+
+    return _Candidates(ids, vectors, floor)
+
+
+def _positions(parts: list[Part], wanted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where the rows with these ids stand, all parts counted through; ascending, like the ids."""
+    import numpy as np  # noqa: PLC0415 - only where vectors are touched
+
+    found = []
+    before = 0
+    for part in parts:
+        at = np.minimum(part.ids.searchsorted(wanted), len(part.ids) - 1)
+        found.append(at[part.ids[at] == wanted] + before)
+        before += len(part.ids)
+    return np.concatenate(found)
+
+
+_guard = threading.Lock()
+_matrices: dict[tuple[Path, str, int], Matrix] = {}
+
+
+def _matrix(connection: apsw.Connection, model: Model) -> Matrix:
+    """The one matrix of a model's vectors in this process."""
+    file = vector_file.attached(connection)
+    assert file is not None
+    serial = str(db.one(connection, "SELECT value FROM vec.meta WHERE key = 'serial'")[0])
+    with _guard:
+        key = (file, serial, model.id)
+        if key not in _matrices:
+            _matrices[key] = Matrix(file, serial, model.id, model.dimensions)
+        return _matrices[key]
+
+
+def _extent(connection: apsw.Connection, model: Model) -> Extent:
+    row = connection.execute(
+        "SELECT rows, last, pruned FROM vec.models WHERE id = ? AND fingerprint = ?", (model.id, model.fingerprint)
+    ).fetchone()
+    return Extent(*row) if row else Extent(0, 0, 0)
+
+
+@contextmanager
+def _reading(connection: apsw.Connection) -> Iterator[None]:
+    """One state of index and vectors; damage of the vectors is told from damage of the index."""
+    file = vector_file.attached(connection)
+    assert file is not None
+    own = not connection.in_transaction
+    if own:
+        connection.execute("BEGIN")
+    try:
+        yield
+    except (apsw.CorruptError, apsw.NotADBError, apsw.FormatError, apsw.IOError, apsw.SQLError) as error:
+        try:
+            vector_file.check(file)
+        except IndexDamaged as damage:
+            generations = Generations(file.parent, *vector_file.NAMES)
+            vector_file.start_over(generations, file, str(damage))
+            raise VectorsUnavailable(f"the vectors are damaged and are made anew ({damage})") from error
+        raise
+    finally:
+        if own and connection.in_transaction:
+            connection.execute("ROLLBACK")
