@@ -56,7 +56,7 @@ LAYERS = (
     Layer(
         ("rerank",),
         (*BASE, "embed", "rerank"),
-        inside=("numpy", "fastembed", "loguru", "mlx", "mlx_lm"),
+        inside=("fastembed", "loguru", "tokenizers", "platformdirs", "mlx", "mlx_lm"),
     ),
     Layer(
         APPLICATION,
