@@ -6,6 +6,7 @@ so that the index needs no copy of them: a chunk that a file no longer holds is 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -41,6 +42,19 @@ class Embedded(NamedTuple):
 class _Text(NamedTuple):
     sha: bytes
     passage: str
+
+
+def cores() -> int:
+    """Cores that this process may use, whatever the machine has."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on every platform
+        return os.cpu_count() or 1
+
+
+def default_threads() -> int:
+    """Threads of a model whose user waits for it. More than a few hardly help with texts of this length."""
+    return min(8, cores())
 
 
 def embed_missing(

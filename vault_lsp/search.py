@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 import apsw
 
 from vault_lsp.config import Config
-from vault_lsp.core import fusion
+from vault_lsp.core.chunk import passage
 from vault_lsp.core.fold import bare
+from vault_lsp.core.fusion import Fused
 from vault_lsp.core.model import NotePath
 from vault_lsp.core.snippet import snippet
 from vault_lsp.core.text import Text
@@ -55,6 +57,10 @@ class Meaning(NamedTuple):
     embedded: float = 0.0
     nearest: Nearest | None = None
     note: str = ""
+
+
+#: A second look: a query and the passages of its best hits, to a score from 0 to 1 for each; or None and the reason.
+Reread = Callable[[str, Sequence[str]], tuple[Sequence[float] | None, str]]
 
 
 class SearchResult(NamedTuple):
@@ -101,6 +107,7 @@ def answer(
     read: Callable[[NotePath], Text | None],
     indegree: Callable[[NotePath], int],
     meaning: Meaning,
+    reread: Reread | None = None,
 ) -> SearchResult:
     """Ask every channel, fuse their rankings, and show the best hits.
 
@@ -113,25 +120,24 @@ def answer(
         ranking = rank(connection, query, terms, config.search, indegree, meaning.nearest)
     else:
         recent = channels.recent(connection, query.filters, max(POOL, 2 * query.limit))
-        ranking = Ranking([fusion.Fused(document, 0.0, {}) for document, _ in recent], {}, frozenset(), None)
-    ranked = ranking.fused
-    hits: list[Hit] = []
-    while ranked and len(hits) < query.limit:
-        batch, ranked = ranked[: query.limit - len(hits)], ranked[query.limit - len(hits) :]
-        rows = channels.hydrate(connection, [(item.document, ranking.chunks.get(item.document)) for item in batch])
-        for item, row in zip(batch, rows, strict=True):
-            text = read(row.path)
-            if text is not None:
-                meant = item.document in ranking.meant
-                hits.append(_hit(item, row, terms, text, indegree(row.path), meant=meant, explain=query.explain))
+        ranking = Ranking([Fused(document, 0.0, {}) for document, _ in recent], {}, frozenset(), None)
+    show = _Shower(connection, terms, ranking, read, indegree)
+    notes = [] if query.mode == "keyword" else [meaning.note]
+    ranked, reranked = ranking.fused, False
+    if reread is not None and query.text.strip() and ranked:
+        scores, why = reread(query.text, show.passages(ranked[: config.rerank.top]))
+        notes.append(why)
+        if scores is not None:
+            ranked, reranked = _blended(ranking, scores), True
+    hits = islice(show.hits(ranked, query.limit, explain=query.explain), query.limit)
     return SearchResult(
         query.text,
         tuple(hits),
         (time.perf_counter() - started) * 1000,
         meaning.state,
         meaning.embedded,
-        reranked=False,
-        note="" if query.mode == "keyword" else meaning.note,
+        reranked,
+        "; ".join(filter(None, notes)),
     )
 
 
@@ -157,64 +163,118 @@ def parse_date(text: str) -> int:
     return max(-_TIMES, min(_TIMES, nanoseconds))
 
 
-def _hit(
-    item: fusion.Fused, row: Row, terms: QueryTerms, text: Text, indegree: int, *, meant: bool, explain: bool
-) -> Hit:
-    lines = _lines(row, terms, text, meant=meant) if row.chunk is not None else None
-    body = text.source[text.line_starts[lines[0]] : text.line_span(lines[1]).end] if lines is not None else ""
-    return Hit(
-        path=row.path,
-        title=row.title,
-        kind=row.kind,
-        area=row.area,
-        tags=row.tags,
-        score=item.score,
-        line_start=lines[0] + 1 if lines is not None else None,
-        line_end=lines[1] + 1 if lines is not None else None,
-        line=_best_line(terms, text, lines) + 1 if lines is not None else None,
-        page_start=row.page_start,
-        page_end=row.page_end,
-        snippet=snippet(body, terms),
-        heading=" › ".join(row.heading_path),
-        indegree=indegree,
-        channels={name: _shown(place) for name, place in item.channels.items()} if explain else None,
-        factors=item.factors if explain else None,
-    )
+class _Shower:
+    """Turns ranked documents into what a person sees of them."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        terms: QueryTerms,
+        ranking: Ranking,
+        read: Callable[[NotePath], Text | None],
+        indegree: Callable[[NotePath], int],
+    ) -> None:
+        self._connection = connection
+        self._terms = terms
+        self._wanted = frozenset(
+            bare(word) for unit in terms.units if not unit.weak for word in (*unit.words, *unit.bigrams)
+        )
+        self._ranking = ranking
+        self._read = read
+        self._indegree = indegree
+
+    def passages(self, ranked: Sequence[Fused]) -> list[str]:
+        """The text of each document's best chunk, under its title; the title alone where there is no more."""
+        found = []
+        for item, row in self._rows(ranked):
+            text = self._read(row.path)
+            lines = self._lines(item, row, text) if text is not None else None
+            body = _between(text, lines) if text is not None and lines is not None else ""
+            found.append(passage(row.title, row.heading_path, body))
+        return found
+
+    def hits(self, ranked: Sequence[Fused], size: int, *, explain: bool) -> Iterator[Hit]:
+        """Hits in order, looked up `size` at a time; a file that is gone is none."""
+        for start in range(0, len(ranked), size):
+            for item, row in self._rows(ranked[start : start + size]):
+                text = self._read(row.path)
+                if text is not None:
+                    yield self._hit(item, row, text, explain=explain)
+
+    def _rows(self, ranked: Sequence[Fused]) -> Iterator[tuple[Fused, Row]]:
+        chunks = self._ranking.chunks
+        rows = channels.hydrate(self._connection, [(item.document, chunks.get(item.document)) for item in ranked])
+        return zip(ranked, rows, strict=True)
+
+    def _hit(self, item: Fused, row: Row, text: Text, *, explain: bool) -> Hit:
+        lines = self._lines(item, row, text)
+        return Hit(
+            path=row.path,
+            title=row.title,
+            kind=row.kind,
+            area=row.area,
+            tags=row.tags,
+            score=item.score,
+            line_start=lines[0] + 1 if lines is not None else None,
+            line_end=lines[1] + 1 if lines is not None else None,
+            page_start=row.page_start,
+            page_end=row.page_end,
+            snippet=snippet(_between(text, lines), self._terms) if lines is not None else "",
+            heading=" › ".join(row.heading_path),
+            indegree=self._indegree(row.path),
+            line=self._best_line(text, lines) + 1 if lines is not None else None,
+            channels={name: _shown(place) for name, place in item.channels.items()} if explain else None,
+            factors=item.factors if explain else None,
+        )
+
+    def _lines(self, item: Fused, row: Row, text: Text) -> tuple[int, int] | None:
+        """First and last line of a chunk in the file as it is now, 0-based; None where no chunk was found.
+
+        A file may have changed since it was indexed. Then the lines may hold nothing of the query, and another line
+        does; but a chunk that was found by its meaning need not hold a word of it.
+        """
+        if row.chunk is None:
+            return None
+        count = len(text.line_starts)
+        if count > 1 and text.line_starts[-1] == len(text):
+            count -= 1  # a final line end opens no further line for a reader
+        first, last = min(row.line_start, count - 1), min(row.line_end, count - 1)
+        meant = item.document in self._ranking.meant
+        if not meant and not any(self._held(text, line) for line in range(first, last + 1)):
+            elsewhere = next((line for line in range(count) if self._held(text, line)), None)
+            if elsewhere is not None:
+                return elsewhere, elsewhere
+        return first, last
+
+    def _best_line(self, text: Text, lines: tuple[int, int]) -> int:
+        """The line of a passage that holds most of the query, the first of several; 0-based."""
+        return max(range(lines[0], lines[1] + 1), key=lambda line: (self._held(text, line), -line))
+
+    def _held(self, text: Text, line: int) -> int:
+        """How many things of the query a line holds."""
+        body = bare(text.line(line))
+        return sum(word in body for word in self._wanted)
+
+
+def _between(text: Text, lines: tuple[int, int]) -> str:
+    return text.source[text.line_starts[lines[0]] : text.line_span(lines[1]).end]
 
 
 def _shown(place: fusion.Place) -> dict[str, float]:
     return {**place._asdict(), "contribution": place.contribution}
 
 
-def _lines(row: Row, terms: QueryTerms, text: Text, *, meant: bool) -> tuple[int, int]:
-    """First and last line of a chunk in the file as it is now, 0-based.
-
-    A file may have changed since it was indexed. Then the lines may hold nothing of the query, and another line does;
-    but a chunk that was found by its meaning need not hold a word of it.
-    """
-    count = len(text.line_starts)
-    if count > 1 and text.line_starts[-1] == len(text):
-        count -= 1  # a final line end opens no further line for a reader
-    first, last = min(row.line_start, count - 1), min(row.line_end, count - 1)
-    wanted = _wanted(terms)
-    if not meant and not any(_held(wanted, text, line) for line in range(first, last + 1)):
-        elsewhere = next((line for line in range(count) if _held(wanted, text, line)), None)
-        if elsewhere is not None:
-            return elsewhere, elsewhere
-    return first, last
-
-
-def _best_line(terms: QueryTerms, text: Text, lines: tuple[int, int]) -> int:
-    """The line of a passage that holds most of the query, the first of several; 0-based."""
-    wanted = _wanted(terms)
-    return max(range(lines[0], lines[1] + 1), key=lambda line: (_held(wanted, text, line), -line))
-
-
-def _wanted(terms: QueryTerms) -> frozenset[str]:
-    return frozenset(bare(word) for unit in terms.units if not unit.weak for word in (*unit.words, *unit.bigrams))
-
-
-def _held(wanted: frozenset[str], text: Text, line: int) -> int:
-    """How many things of a query a line holds."""
-    body = bare(text.line(line))
-    return sum(word in body for word in wanted)
+def _blended(ranking: Ranking, scores: Sequence[float]) -> list[Fused]:
+    """The documents in the order that the reranker and the first stage agree on, each with both among its factors."""
+    by_document = {item.document: item for item in ranking.fused}
+    certain = [item.document for item in ranking.fused if fusion.EXACT in item.channels]
+    order = [(item.document, item.score) for item in ranking.fused]
+    found = []
+    for item in blend(order, scores, ranking.titled, certain):
+        before = by_document[item.document]
+        if item.rerank is None:
+            found.append(before._replace(score=item.score))
+        else:
+            factors = {**before.factors, "first": item.first or 0.0, "rerank": item.rerank, "share": item.share or 0.0}
+            found.append(before._replace(score=item.score, factors=factors))
+    return found

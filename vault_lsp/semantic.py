@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
+from vault_lsp.config import Config
 from vault_lsp.embed import models
-from vault_lsp.embedding import Embedded, embed_missing
+from vault_lsp.embedding import Embedded, default_threads, embed_missing
 from vault_lsp.errors import IndexBusy, ModelUnavailable, VaultLspError
 from vault_lsp.indexer import Progress
 from vault_lsp.ranking import Query
-from vault_lsp.search import Meaning
+from vault_lsp.rerank import Loading, rerank
+from vault_lsp.search import Meaning, Reread
 from vault_lsp.store import vectors
 from vault_lsp.store.vectors import Model, Searcher, VectorStore
 
@@ -64,10 +66,12 @@ class _Serving(NamedTuple):
 class Meanings:
     """Vectors and models of one vault. Safe to use from several threads; a model computes for one at a time."""
 
-    def __init__(self, root: Path, model: str, connections: Connections, *, resident: bool) -> None:
+    def __init__(self, root: Path, config: Config, connections: Connections, *, resident: bool) -> None:
         """`resident`: the process lives on, so that what is loaded pays later."""
         self.root = root
-        self.model = model
+        self.model = config.embedding.model
+        self._rerank = config.rerank
+        self._rerankers: dict[str, Loading] = {}
         self.resident = resident
         self._connections = connections
         self._store: VectorStore = connections.vectors
@@ -106,6 +110,36 @@ class Meanings:
             semantic.why,
         )
 
+    def reread(self, query: Query, check: Callable[[], None]) -> Reread | None:
+        """A second look at the best hits, if the query or else the config wants one; `check` may raise Cancelled."""
+        if query.rerank is False or (query.rerank is None and self._rerank.model == "none"):
+            return None
+        model = "auto" if self._rerank.model == "none" else self._rerank.model
+        with self._loading:
+            # A process that answers once waits for the model; the budget is for reading alone.
+            loading = self._rerankers.setdefault(model, Loading(model, self.root, threads=default_threads()))
+
+        def reread(text: str, passages: Sequence[str]) -> tuple[Sequence[float] | None, str]:
+            said: list[str] = []
+            try:
+                reranker = loading.get(0 if self.resident else None)
+            except ModelUnavailable as error:
+                return None, str(error)
+
+            def cancelled() -> bool:
+                check()
+                return False
+
+            scores = rerank(
+                *(reranker, text, passages),
+                budget_ms=self._rerank.budget_ms,
+                cancelled=cancelled,
+                report=said.append,
+            )
+            return scores, "; ".join(said)
+
+        return reread
+
     # Embedding ------------------------------------------------------------------------------------------------------
 
     def embed(
@@ -119,7 +153,7 @@ class Meanings:
             return Embedded(None, 0, chunks, choice.why)
         try:
             with vectors.embedding_lock(self._store.index.folder):
-                return self._embed(choice, progress, cancelled, threads or models.default_threads())
+                return self._embed(choice, progress, cancelled, threads or default_threads())
         except IndexBusy:
             with self._connections.reader() as connection:
                 left = self._left(connection, choice.fingerprint)
