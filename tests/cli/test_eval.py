@@ -113,9 +113,7 @@ def test_a_part_of_the_questions_can_be_asked(shell: Callable[..., Any], options
 
 
 def test_paths_that_are_not_in_the_vault_are_told_and_not_counted(shell: Callable[..., Any]) -> None:
-    queries = (
-        QUERIES + "- query: apple\n  expected_paths: [aa.md]\n- query: apple\n  expected_paths: [./a.md, gone.md]\n"
-    )
+    more = "- query: apple\n  expected_paths: [aa.md]\n- query: apple\n  expected_paths: [./a.md, gone.md]\n"
     run = shell(**NOTES, **{"q.yaml": QUERIES + more})
     done = run("eval", "q.yaml", "--json")
     assert done.stderr.splitlines() == [
