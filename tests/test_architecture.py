@@ -29,7 +29,7 @@ class Layer(NamedTuple):
 #: What stands between the surfaces and the adapters. Each of these may use the others and all below.
 APPLICATION = (
     *("prepare", "indexer", "embedding", "child", "search", "symbols", "view", "service", "doctor"),
-    *("questions", "evaluate"),
+    *("questions", "evaluate", "ranking", "semantic"),
 )
 BASE = ("core", "config", "errors")
 

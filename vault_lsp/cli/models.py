@@ -50,11 +50,11 @@ def list_installed(as_json: bool) -> None:
 @json_option
 def fetch(name: str, as_json: bool) -> None:
     """Download a model, or what is missing of it, and keep it for use without a network."""
-    from vault_lsp.embed import models
+    from vault_lsp.embed.models import fetch as fetch_model
     from vault_lsp.indexer import Progress
 
     with progress_bar() as progress:
-        place = models.fetch(name, progress=lambda phase, done, total: progress(Progress(phase, done, total)))
+        place = fetch_model(name, progress=lambda phase, done, total: progress(Progress(phase, done, total)))
     if as_json:
         print_json({"schema": SCHEMA, "model": name, "place": str(place)})
     else:
@@ -66,9 +66,9 @@ def fetch(name: str, as_json: bool) -> None:
 @json_option
 def remove(name: str, as_json: bool) -> None:
     """Remove a downloaded model from this machine; vectors made with it stay."""
-    from vault_lsp.embed import models
+    from vault_lsp.embed.models import remove as remove_model
 
-    models.remove(name)
+    remove_model(name)
     if as_json:
         print_json({"schema": SCHEMA, "model": name, "removed": True})
     else:
