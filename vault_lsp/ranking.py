@@ -94,7 +94,7 @@ def rank(
         "vector": _by_meaning(near),
         "title": [Ranked(hit.document) for hit in named],
     }
-    paths = {hit.document: hit.path for hit in (*near, *named, *found)}
+    paths = {hit.document: hit.path for hit in named} | {hit.document: hit.path for hit in (*near, *found)}
     # Only a prior: every candidate takes part in it, in the order that the others give where none has more links.
     best = [item.document for item in fusion.fuse(rankings, weights, exact)[:_LINKED]]
     # Between three links and two lies no difference; what counts is the order of magnitude.

@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple
 import apsw
 
 from vault_lsp.config import Config
+from vault_lsp.core import fusion
+from vault_lsp.core.blend import blend
 from vault_lsp.core.chunk import passage
 from vault_lsp.core.fold import bare
 from vault_lsp.core.fusion import Fused

@@ -22,12 +22,12 @@ from vault_lsp.ranking import Query
 from vault_lsp.rerank import Loading, rerank
 from vault_lsp.search import Meaning, Reread
 from vault_lsp.store import vectors
-from vault_lsp.store.vectors import Model, Searcher, VectorStore
+from vault_lsp.store.vectors import Model, VectorStore
 
 if TYPE_CHECKING:
     import apsw
 
-    from vault_lsp.embed.embedder import Embedder
+    from vault_lsp.embed.embedder import Definition, Embedder, Vectors
     from vault_lsp.store.connections import Connections
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,6 @@ class Meanings:
         self.resident = resident
         self._connections = connections
         self._store: VectorStore = connections.vectors
-        self._searcher = Searcher(resident=resident)
         self._loading = threading.Lock()
         self._computing = threading.Lock()
         self._embedder: tuple[str, Embedder] | None = None
@@ -87,7 +86,9 @@ class Meanings:
         """What is embedded, by which model, and what is in the way."""
         return self._serving(connection).semantic
 
-    def meaning(self, connection: apsw.Connection, query: Query, *, patient: bool) -> Meaning:
+    def meaning(
+        self, connection: apsw.Connection, query: Query, check: Callable[[], None], *, patient: bool
+    ) -> Meaning:
         """What vectors can add to a search. Whoever isn't patient gets nothing while the model is being loaded."""
         if query.mode == "keyword" or not query.text.strip():
             semantic = self._serving(connection).semantic
@@ -106,7 +107,9 @@ class Meanings:
         return Meaning(
             semantic.state,
             semantic.share,
-            lambda filters, pool: self._searcher.nearest(connection, model, vector, filters, pool),
+            lambda filters, pool: vectors.nearest(
+                connection, model, vector, filters, pool, resident=self.resident, check=check
+            ),
             semantic.why,
         )
 
@@ -206,7 +209,7 @@ class Meanings:
         if self.resident and held is not None and held[0] == model.fingerprint:
             return _Shared(held[1], self._computing)
 
-        def converting(phase: str, done: int, total: int) -> None:
+        def converting(_phase: str, done: int, total: int) -> None:
             progress(Progress("preparing model", done, total))
 
         embedder = models.load(model.name, self.root, threads=threads, progress=converting)
@@ -260,8 +263,7 @@ class Meanings:
             held = self._embedder
             if held is not None and held[0] == model.fingerprint:
                 return held[1]
-            load = models.load if self.resident else models.load_query_embedder
-            embedder = load(model.name, self.root, threads=1)
+            embedder = models.load(model.name, self.root, threads=1)
             if embedder.definition.fingerprint != model.fingerprint:
                 raise ModelUnavailable(f"{model.name} is not the model that made the vectors: run `vault-lsp index`")
             self._embedder = (model.fingerprint, embedder)
@@ -287,10 +289,10 @@ class _Shared:
     def __init__(self, embedder: Embedder, computing: threading.Lock) -> None:
         self._embedder = embedder
         self._computing = computing
-        self.definition = embedder.definition
+        self.definition: Definition = embedder.definition
         self.count_tokens = embedder.count_tokens
         self.query = embedder.query
 
-    def passages(self, texts: list[str]) -> object:
+    def passages(self, texts: Sequence[str]) -> Vectors:
         with self._computing:
             return self._embedder.passages(texts)

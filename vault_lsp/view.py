@@ -268,7 +268,7 @@ class View:
         """Hybrid search over what is indexed; open buffers take no part."""
         if self._meanings is None:
             raise NotInMemory(query.text)
-        meaning = self._meanings.meaning(self.connection, query, patient=True)
+        meaning = self._meanings.meaning(self.connection, query, self._cancelled, patient=True)
         reread = self._meanings.reread(query, self._cancelled)
         return answer(self.connection, query, self.config, self._text, self.indegree, meaning, reread)
 
