@@ -238,6 +238,7 @@ def test_the_answer_has_the_shape_of_the_contract(shell: Callable[..., Any]) -> 
         "tags": ["Garden/Tree", "herb"],
         "line_start": 4,
         "line_end": 8,
+        "line": 8,
         "page_start": None,
         "page_end": None,
         "heading": hit["heading"],
