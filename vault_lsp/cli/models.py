@@ -9,6 +9,7 @@ import click
 from vault_lsp.cli.common import SCHEMA, json_option
 from vault_lsp.cli.output import print_json, say, shown, table
 from vault_lsp.cli.progress import progress_bar
+from vault_lsp.errors import ModelUnavailable
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -16,13 +17,29 @@ if TYPE_CHECKING:
     from vault_lsp.embed.models import Installed
 
 
-def _installed_names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of the models on this machine, for the shell."""
-    from click.shell_completion import CompletionItem
+#: Models that the documentation names: suggestions for the shell.
+_KNOWN = (
+    "multilingual-e5-small",
+    "jinaai/jina-embeddings-v2-base-zh",
+    "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
+)
 
+
+def _installed(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Names of the models on this machine, for the shell."""
     from vault_lsp.embed.models import list_models
 
-    return [CompletionItem(model.name) for model in list_models() if model.name.startswith(incomplete)]
+    return _beginning(incomplete, [model.name for model in list_models()])
+
+
+def _fetchable(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return _beginning(incomplete, [*_KNOWN, *(item.value for item in _installed(context, parameter, ""))])
+
+
+def _beginning(incomplete: str, names: list[str]) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
 
 
 @click.group()
@@ -46,7 +63,7 @@ def list_installed(as_json: bool) -> None:
 
 
 @model.command()
-@click.argument("name", shell_complete=_installed_names)
+@click.argument("name", shell_complete=_fetchable)
 @json_option
 def fetch(name: str, as_json: bool) -> None:
     """Download a model, or what is missing of it, and keep it for use without a network."""
@@ -62,13 +79,14 @@ def fetch(name: str, as_json: bool) -> None:
 
 
 @model.command()
-@click.argument("name", shell_complete=_installed_names)
+@click.argument("name", shell_complete=_installed)
 @json_option
 def remove(name: str, as_json: bool) -> None:
-    """Remove a downloaded model from this machine; vectors made with it stay."""
+    """Remove a model from this machine; vectors made with it stay."""
     from vault_lsp.embed.models import remove as remove_model
 
-    remove_model(name)
+    if not remove_model(name):
+        raise ModelUnavailable(f"{name} is not on this machine")
     if as_json:
         print_json({"schema": SCHEMA, "model": name, "removed": True})
     else:
