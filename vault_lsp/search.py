@@ -226,7 +226,7 @@ class _Shower:
             indegree=self._indegree(row.path),
             line=self._best_line(text, lines) + 1 if lines is not None else None,
             channels={name: _shown(place) for name, place in item.channels.items()} if explain else None,
-            factors=item.factors if explain else None,
+            factors=dict(item.factors) if explain else None,
         )
 
     def _lines(self, item: Fused, row: Row, text: Text) -> tuple[int, int] | None:
