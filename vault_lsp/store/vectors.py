@@ -17,6 +17,7 @@ import apsw
 from vault_lsp.core.model import NotePath
 from vault_lsp.errors import IndexDamaged
 from vault_lsp.store import db, vector_file
+from vault_lsp.store.coverage import Coverage
 from vault_lsp.store.lock import embedding_lock
 from vault_lsp.store.matrix import Extent, Matrix, Part, scores
 from vault_lsp.store.place import Generations
@@ -36,6 +37,7 @@ __all__ = [
     "coverage",
     "embedding_lock",
     "extension_problem",
+    "forget",
     "missing",
     "models",
     "nearest",
@@ -61,11 +63,6 @@ _ERROR = 1e-4
 
 #: Vectors that are looked at more closely at once.
 _BLOCK = 4_096
-
-_COVERAGE = """
-SELECT count(*), count(vectors.id) FROM main.chunks
-LEFT JOIN vec.vectors AS vectors ON vectors.model = ? AND vectors.sha = chunks.sha
-"""
 
 _MISSING = """
 SELECT path, ordinal, sha FROM (
@@ -111,8 +108,7 @@ def coverage(connection: apsw.Connection, model: Model | None) -> tuple[int, int
     if model is None or vector_file.attached(connection) is None:
         return int(db.one(connection, "SELECT count(*) FROM main.chunks")[0]), 0
     with _reading(connection):
-        chunks, embedded = db.one(connection, _COVERAGE, (model.id,))
-        return chunks, embedded
+        return _held(connection, model).coverage.counted(connection, _extent(connection, model))
 
 
 def missing(connection: apsw.Connection, model: Model, limit: int | None = None) -> list[Missing]:
@@ -162,7 +158,7 @@ def nearest(
             found = search.by_database()
             if found is not None:
                 return found
-        return search.by_matrix(_matrix(connection, model).parts(connection, extent), check)
+        return search.by_matrix(_held(connection, model).matrix.parts(connection, extent), check)
 
 
 class _Search:
@@ -314,20 +310,36 @@ def _positions(parts: list[Part], wanted: NDArray[np.int64]) -> NDArray[np.int64
     return np.concatenate(found)
 
 
+class _Held(NamedTuple):
+    """What a process keeps of the vectors of one model, for all its threads."""
+
+    matrix: Matrix
+    coverage: Coverage
+
+
 _guard = threading.Lock()
-_matrices: dict[tuple[Path, str, int], Matrix] = {}
+_kept: dict[tuple[Path, str, int], _Held] = {}
 
 
-def _matrix(connection: apsw.Connection, model: Model) -> Matrix:
-    """The one matrix of a model's vectors in this process."""
+def _held(connection: apsw.Connection, model: Model) -> _Held:
+    """What is kept of the vectors that the connection sees; one that was begun anew has another serial."""
     file = vector_file.attached(connection)
     assert file is not None
     serial = str(db.one(connection, "SELECT value FROM vec.meta WHERE key = 'serial'")[0])
     with _guard:
         key = (file, serial, model.id)
-        if key not in _matrices:
-            _matrices[key] = Matrix(file, serial, model.id, model.dimensions)
-        return _matrices[key]
+        if key not in _kept:
+            for other in [other for other in _kept if other[0].parent == file.parent and other[:2] != key[:2]]:
+                del _kept[other]
+            _kept[key] = _Held(Matrix(file, serial, model.id, model.dimensions), Coverage(model.id))
+        return _kept[key]
+
+
+def forget(folder: Path) -> None:
+    """Let go of what is kept of the vectors of an index that is closed; who still needs it gets it anew."""
+    with _guard:
+        for key in [key for key in _kept if key[0].parent == folder]:
+            del _kept[key]
 
 
 def _extent(connection: apsw.Connection, model: Model) -> Extent:
