@@ -22,7 +22,7 @@ from statistics import mean, median, quantiles
 import apsw
 
 from vault_lsp.core.chunk import chunks
-from vault_lsp.core.fusion import fuse
+from vault_lsp.core.fusion import Ranked, fuse
 from vault_lsp.core.model import Heading, Note, NotePath
 from vault_lsp.core.text import Span, Text
 from vault_lsp.core.tokens import index_terms, match_expression, query_terms
@@ -81,7 +81,10 @@ def rank(connection: apsw.Connection, query: str) -> tuple[list[int], list[int]]
     named = titles(connection, query, NO_FILTERS, 20)
     exact = [hit.document for hit in named if hit.match == "exact"]
     return found, [
-        item.document for item in fuse({"bm25": found, "title": [hit.document for hit in named]}, exact=exact)
+        item.document
+        for item in fuse(
+            {"bm25": list(map(Ranked, found)), "title": [Ranked(hit.document) for hit in named]}, exact=exact
+        )
     ]
 
 

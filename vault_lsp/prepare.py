@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from vault_lsp.core.chunk import CHUNKER_VERSION, chunks
+from vault_lsp.core.chunk import CHUNKER_VERSION, chunks, passage
 from vault_lsp.core.model import Note, NotePath, Problem, Stamp
 from vault_lsp.core.parse import PARSER_VERSION, parse
 from vault_lsp.core.text import Place, Point, Text
@@ -83,6 +83,21 @@ def prepare(root: Path, task: Task) -> Prepared:
     text = Text(decoded.source)
     note = parse_decoded(task.path, text, decoded)
     return Prepared(task.path, stamp, digest, rows.rows(note, chunks(note, text)))
+
+
+def passages(root: Path, path: NotePath) -> dict[bytes, str]:
+    """The texts to embed of a note as it is on disk now, by their SHA-256; none where it can't be read as a note."""
+    try:
+        decoded = decode(read(root / path)[0])
+    except OSError:
+        return {}
+    if decoded.skipped is not None:
+        return {}
+    text = Text(decoded.source)
+    note = parse_decoded(path, text, decoded)
+    return {
+        bytes.fromhex(chunk.sha): passage(note.title, chunk.heading_path, chunk.text) for chunk in chunks(note, text)
+    }
 
 
 def parse_decoded(path: NotePath, text: Text, decoded: Decoded) -> Note:

@@ -4,45 +4,31 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, Literal, NamedTuple
 
 import apsw
 
+from vault_lsp.config import Config
 from vault_lsp.core import fusion
+from vault_lsp.core.blend import blend
+from vault_lsp.core.chunk import passage
 from vault_lsp.core.fold import bare
+from vault_lsp.core.fusion import Fused
 from vault_lsp.core.model import NotePath
 from vault_lsp.core.snippet import snippet
 from vault_lsp.core.text import Text
 from vault_lsp.core.tokens import QueryTerms, query_terms
+from vault_lsp.ranking import POOL, Nearest, Query, Ranking, rank
 from vault_lsp.store import search as channels
 from vault_lsp.store.search import Filters, Row
 
-__all__ = ["Filters", "Hit", "Query", "SearchResult", "answer", "parse_date"]
-
-#: Documents that each channel proposes: enough that a good hit of one is met by the others.
-_POOL = 60
-
-#: A name that holds only a part of the query is believed where the text is among so many best ones: every other query
-#: would else lead to the notes with the shortest and most common names.
-_AGREED = 10
-
-#: The best so many are also ranked by how many notes link to them.
-_LINKED = 30
+__all__ = ["Filters", "Hit", "Meaning", "Query", "SearchResult", "answer", "parse_date"]
 
 #: The span of times that the index can hold, in nanoseconds since the epoch.
 _TIMES = 2**63 - 1
-
-
-class Query(NamedTuple):
-    """What is asked: free text, and filters that hold for every hit."""
-
-    text: str
-    limit: int = 10
-    filters: Filters = channels.NO_FILTERS
-    title_weight: float | None = None
-    explain: bool = False
 
 
 class Hit(NamedTuple):
@@ -61,16 +47,38 @@ class Hit(NamedTuple):
     snippet: str
     heading: str
     indegree: int
+    line: int | None = None
     channels: Mapping[str, Mapping[str, float]] | None = None
+    factors: Mapping[str, float] | None = None
+
+
+class Meaning(NamedTuple):
+    """What vectors can add to a search. `note` says why they add nothing, or not all, in one line."""
+
+    state: Literal["on", "partial", "off"] = "off"
+    embedded: float = 0.0
+    nearest: Nearest | None = None
+    note: str = ""
+
+
+#: A second look: a query and the passages of its best hits, to a score from 0 to 1 for each; or None and the reason.
+Reread = Callable[[str, Sequence[str]], tuple[Sequence[float] | None, str]]
 
 
 class SearchResult(NamedTuple):
-    """Hits, best first. `semantic` tells whether vectors took part: on, partial or off."""
+    """Hits, best first, and how they came about.
+
+    `semantic` tells whether vectors take part (on, partial or off), `embedded` which share of the chunks has one.
+    `note` says in one line what could have been better: no model, no vectors yet, a reranker that took too long.
+    """
 
     query: str
     hits: tuple[Hit, ...]
     took_ms: float
     semantic: str = "off"
+    embedded: float = 0.0
+    reranked: bool = False
+    note: str = ""
 
     def as_json(self, vault: str) -> dict[str, Any]:
         """The answer as the contract of scripts has it."""
@@ -79,15 +87,17 @@ class SearchResult(NamedTuple):
             shown = hit._asdict()
             if hit.channels is None:
                 del shown["channels"]
+                del shown["factors"]
             results.append(shown)
         return {
             "schema": 1,
             "query": self.query,
             "vault": vault,
             "semantic": self.semantic,
-            "embedded": 0.0,
-            "reranked": False,
+            "embedded": round(self.embedded, 4),
+            "reranked": self.reranked,
             "took_ms": round(self.took_ms, 1),
+            "note": self.note,
             "results": results,
         }
 
@@ -95,8 +105,11 @@ class SearchResult(NamedTuple):
 def answer(
     connection: apsw.Connection,
     query: Query,
+    config: Config,
     read: Callable[[NotePath], Text | None],
     indegree: Callable[[NotePath], int],
+    meaning: Meaning,
+    reread: Reread | None = None,
 ) -> SearchResult:
     """Ask every channel, fuse their rankings, and show the best hits.
 
@@ -106,20 +119,28 @@ def answer(
     started = time.perf_counter()
     terms = query_terms(query.text)
     if query.text.strip():
-        ranked, chunk_of = _ranked(connection, query, terms, indegree)
+        ranking = rank(connection, query, terms, config.search, indegree, meaning.nearest)
     else:
-        recent = channels.recent(connection, query.filters, max(_POOL, 2 * query.limit))
-        ranked = [fusion.Fused(document, 0.0, {}) for document, _ in recent]
-        chunk_of = {}
-    hits: list[Hit] = []
-    while ranked and len(hits) < query.limit:
-        batch, ranked = ranked[: query.limit - len(hits)], ranked[query.limit - len(hits) :]
-        rows = channels.hydrate(connection, [(item.document, chunk_of.get(item.document)) for item in batch])
-        for item, row in zip(batch, rows, strict=True):
-            text = read(row.path)
-            if text is not None:
-                hits.append(_hit(item, row, terms, text, indegree(row.path), explain=query.explain))
-    return SearchResult(query.text, tuple(hits), (time.perf_counter() - started) * 1000)
+        recent = channels.recent(connection, query.filters, max(POOL, 2 * query.limit))
+        ranking = Ranking([Fused(document, 0.0, {}) for document, _ in recent], {}, frozenset(), None)
+    show = _Shower(connection, terms, ranking, read, indegree)
+    notes = [] if query.mode == "keyword" else [meaning.note]
+    ranked, reranked = ranking.fused, False
+    if reread is not None and query.text.strip() and ranked:
+        scores, why = reread(query.text, show.passages(ranked[: config.rerank.top]))
+        notes.append(why)
+        if scores is not None:
+            ranked, reranked = _blended(ranking, scores), True
+    hits = islice(show.hits(ranked, query.limit, explain=query.explain), query.limit)
+    return SearchResult(
+        query.text,
+        tuple(hits),
+        (time.perf_counter() - started) * 1000,
+        meaning.state,
+        meaning.embedded,
+        reranked,
+        "; ".join(filter(None, notes)),
+    )
 
 
 def parse_date(text: str) -> int:
@@ -144,85 +165,118 @@ def parse_date(text: str) -> int:
     return max(-_TIMES, min(_TIMES, nanoseconds))
 
 
-def _ranked(
-    connection: apsw.Connection, query: Query, terms: QueryTerms, indegree: Callable[[NotePath], int]
-) -> tuple[list[fusion.Fused], dict[int, int]]:
-    pool = max(_POOL, query.limit)
-    named = channels.titles(connection, query.text, query.filters, pool)
-    found = channels.keyword(connection, terms, query.filters, pool)
-    weights = dict(fusion.WEIGHTS)
-    if query.title_weight is not None:
-        weights["title"] = query.title_weight
-    exact = {hit.document for hit in named if hit.match == "exact" or _is_called(hit.name, terms)}
-    sure = exact | {hit.document for hit in found[:_AGREED]}
-    named = [hit for hit in named if hit.document in sure or hit.match == "prefix" or _covers(hit.name, terms)]
-    rankings = {"bm25": [hit.document for hit in found], "title": [hit.document for hit in named]}
-    # Only a prior: every candidate takes part in it, in the order that the others give where none has more links.
-    paths = {hit.document: hit.path for hit in named} | {hit.document: hit.path for hit in found}
-    best = [item.document for item in fusion.fuse(rankings, weights, exact)[:_LINKED]]
-    # Between three links and two lies no difference; what counts is the order of magnitude.
-    rankings["indegree"] = sorted(best, key=lambda document: -indegree(paths[document]).bit_length())
-    return fusion.fuse(rankings, weights, exact), {hit.document: hit.chunk for hit in found}
+class _Shower:
+    """Turns ranked documents into what a person sees of them."""
+
+    def __init__(
+        self,
+        connection: apsw.Connection,
+        terms: QueryTerms,
+        ranking: Ranking,
+        read: Callable[[NotePath], Text | None],
+        indegree: Callable[[NotePath], int],
+    ) -> None:
+        self._connection = connection
+        self._terms = terms
+        self._wanted = frozenset(
+            bare(word) for unit in terms.units if not unit.weak for word in (*unit.words, *unit.bigrams)
+        )
+        self._ranking = ranking
+        self._read = read
+        self._indegree = indegree
+
+    def passages(self, ranked: Sequence[Fused]) -> list[str]:
+        """The text of each document's best chunk, under its title; the title alone where there is no more."""
+        found = []
+        for item, row in self._rows(ranked):
+            text = self._read(row.path)
+            lines = self._lines(item, row, text) if text is not None else None
+            body = _between(text, lines) if text is not None and lines is not None else ""
+            found.append(passage(row.title, row.heading_path, body))
+        return found
+
+    def hits(self, ranked: Sequence[Fused], size: int, *, explain: bool) -> Iterator[Hit]:
+        """Hits in order, looked up `size` at a time; a file that is gone is none."""
+        for start in range(0, len(ranked), size):
+            for item, row in self._rows(ranked[start : start + size]):
+                text = self._read(row.path)
+                if text is not None:
+                    yield self._hit(item, row, text, explain=explain)
+
+    def _rows(self, ranked: Sequence[Fused]) -> Iterator[tuple[Fused, Row]]:
+        chunks = self._ranking.chunks
+        rows = channels.hydrate(self._connection, [(item.document, chunks.get(item.document)) for item in ranked])
+        return zip(ranked, rows, strict=True)
+
+    def _hit(self, item: Fused, row: Row, text: Text, *, explain: bool) -> Hit:
+        lines = self._lines(item, row, text)
+        return Hit(
+            path=row.path,
+            title=row.title,
+            kind=row.kind,
+            area=row.area,
+            tags=row.tags,
+            score=item.score,
+            line_start=lines[0] + 1 if lines is not None else None,
+            line_end=lines[1] + 1 if lines is not None else None,
+            page_start=row.page_start,
+            page_end=row.page_end,
+            snippet=snippet(_between(text, lines), self._terms) if lines is not None else "",
+            heading=" › ".join(row.heading_path),
+            indegree=self._indegree(row.path),
+            line=self._best_line(text, lines) + 1 if lines is not None else None,
+            channels={name: _shown(place) for name, place in item.channels.items()} if explain else None,
+            factors=dict(item.factors) if explain else None,
+        )
+
+    def _lines(self, item: Fused, row: Row, text: Text) -> tuple[int, int] | None:
+        """First and last line of a chunk in the file as it is now, 0-based; None where no chunk was found.
+
+        A file may have changed since it was indexed. Then the lines may hold nothing of the query, and another line
+        does; but a chunk that was found by its meaning need not hold a word of it.
+        """
+        if row.chunk is None:
+            return None
+        count = len(text.line_starts)
+        if count > 1 and text.line_starts[-1] == len(text):
+            count -= 1  # a final line end opens no further line for a reader
+        first, last = min(row.line_start, count - 1), min(row.line_end, count - 1)
+        meant = item.document in self._ranking.meant
+        if not meant and not any(self._held(text, line) for line in range(first, last + 1)):
+            elsewhere = next((line for line in range(count) if self._held(text, line)), None)
+            if elsewhere is not None:
+                return elsewhere, elsewhere
+        return first, last
+
+    def _best_line(self, text: Text, lines: tuple[int, int]) -> int:
+        """The line of a passage that holds most of the query, the first of several; 0-based."""
+        return max(range(lines[0], lines[1] + 1), key=lambda line: (self._held(text, line), -line))
+
+    def _held(self, text: Text, line: int) -> int:
+        """How many things of the query a line holds."""
+        body = bare(text.line(line))
+        return sum(word in body for word in self._wanted)
 
 
-def _is_called(name: str, terms: QueryTerms) -> bool:
-    """Whether a name is the query but for its own numbers, for punctuation and stop words: `1. Two Sum`, `two-sum`."""
-    wanted, words = _words(terms), _words(query_terms(name))
-    return bool(wanted) and wanted in (words, [word for word in words if not word.isdecimal()])
+def _between(text: Text, lines: tuple[int, int]) -> str:
+    return text.source[text.line_starts[lines[0]] : text.line_span(lines[1]).end]
 
 
-def _words(terms: QueryTerms) -> list[str]:
-    return [bare(word) for unit in terms.units if not unit.weak for word in unit.words]
+def _shown(place: fusion.Place) -> dict[str, float]:
+    return {**place._asdict(), "contribution": place.contribution}
 
 
-def _covers(name: str, terms: QueryTerms) -> bool:
-    """Whether a name holds all that was asked for, but for stop words."""
-    held, words = bare(name), {bare(word) for unit in query_terms(name).units for word in unit.words}
-    return all(
-        bare(unit.text) in held if unit.bigrams else words.issuperset(map(bare, unit.words))
-        for unit in terms.units
-        if not unit.weak
-    )
-
-
-def _hit(item: fusion.Fused, row: Row, terms: QueryTerms, text: Text, indegree: int, *, explain: bool) -> Hit:
-    lines = _lines(row, terms, text) if row.chunk is not None else None
-    body = text.source[text.line_starts[lines[0]] : text.line_span(lines[1]).end] if lines is not None else ""
-    return Hit(
-        path=row.path,
-        title=row.title,
-        kind=row.kind,
-        area=row.area,
-        tags=row.tags,
-        score=item.score,
-        line_start=lines[0] + 1 if lines is not None else None,
-        line_end=lines[1] + 1 if lines is not None else None,
-        page_start=row.page_start,
-        page_end=row.page_end,
-        snippet=snippet(body, terms),
-        heading=" › ".join(row.heading_path),
-        indegree=indegree,
-        channels={name: place._asdict() for name, place in item.channels.items()} if explain else None,
-    )
-
-
-def _lines(row: Row, terms: QueryTerms, text: Text) -> tuple[int, int]:
-    """First and last line of a chunk in the file as it is now, 0-based.
-
-    A file may have changed since it was indexed. Then the lines may hold nothing of the query, and another line does.
-    """
-    count = len(text.line_starts)
-    if count > 1 and text.line_starts[-1] == len(text):
-        count -= 1  # a final line end opens no further line for a reader
-    first, last = min(row.line_start, count - 1), min(row.line_end, count - 1)
-    wanted = {bare(word) for unit in terms.units if not unit.weak for word in (*unit.words, *unit.bigrams)}
-
-    def held(start: int, end: int) -> bool:
-        body = bare(text.source[text.line_starts[start] : text.line_span(end).end])
-        return any(word in body for word in wanted)
-
-    if not held(first, last):
-        elsewhere = next((line for line in range(count) if held(line, line)), None)
-        if elsewhere is not None:
-            return elsewhere, elsewhere
-    return first, last
+def _blended(ranking: Ranking, scores: Sequence[float]) -> list[Fused]:
+    """The documents in the order that the reranker and the first stage agree on, each with both among its factors."""
+    by_document = {item.document: item for item in ranking.fused}
+    certain = [item.document for item in ranking.fused if fusion.EXACT in item.channels]
+    order = [(item.document, item.score) for item in ranking.fused]
+    found = []
+    for item in blend(order, scores, ranking.titled, certain):
+        before = by_document[item.document]
+        if item.rerank is None:
+            found.append(before._replace(score=item.score))
+        else:
+            factors = {**before.factors, "first": item.first or 0.0, "rerank": item.rerank, "share": item.share or 0.0}
+            found.append(before._replace(score=item.score, factors=factors))
+    return found

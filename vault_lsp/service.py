@@ -19,9 +19,11 @@ from vault_lsp.config import load_config
 from vault_lsp.core.links import Anchors, Names
 from vault_lsp.core.model import Note, NotePath
 from vault_lsp.core.text import Text
+from vault_lsp.embedding import Embedded
 from vault_lsp.errors import Cancelled, IndexDamaged, NotInMemory
 from vault_lsp.indexer import Progress, Reconciled
 from vault_lsp.prepare import parse_decoded
+from vault_lsp.semantic import Meanings, Semantic
 from vault_lsp.store import compare, db, notes, place
 from vault_lsp.store.connections import Connections
 from vault_lsp.store.moved import take_over
@@ -54,19 +56,23 @@ class _Nothing:
 class Vault:
     """One open vault: its root, its config and its index. Safe to use from several threads."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, *, resident: bool = False) -> None:
         self.root = root
         self.config, self.config_problems = load_config(root)
         self.index = place.locate(root, self.config.index.path)
         self.rules = Rules(root, self.config, (self.index.folder, place.OWN_NAMES))
         self._connections = Connections(self.index, lambda file: take_over(root, file))
+        self._meanings = Meanings(root, self.config, self._connections, resident=resident)
         self._guard = threading.Lock()
         self._known = _Known(notes.State("", -1, -1), Names.of((), (), ()), {}, SymbolTable())
 
     @classmethod
-    def open(cls, root: Path) -> Vault:
-        """Open the vault at `root`, making an empty index where there is none. Reads no note."""
-        vault = cls(existing_folder(root))
+    def open(cls, root: Path, *, resident: bool = False) -> Vault:
+        """Open the vault at `root`, making an empty index where there is none. Reads no note.
+
+        A `resident` process answers many questions, and keeps what answers them sooner.
+        """
+        vault = cls(existing_folder(root), resident=resident)
         vault._connections.open()
         return vault
 
@@ -160,6 +166,25 @@ class Vault:
         """Reconcile the whole vault in a child process of low priority, so that this one stays quick to answer."""
         return child.reconcile(self.root, progress or (lambda _: None), cancelled or (lambda: False))
 
+    def embed(
+        self,
+        *,
+        progress: Callable[[Progress], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+        threads: int | None = None,
+    ) -> Embedded:
+        """Embed every passage that has no vector of the configured model. Blocks; may be cut short at any time."""
+        return self._meanings.embed(progress or (lambda _: None), cancelled or (lambda: False), threads)
+
+    def embed_in_child(
+        self,
+        *,
+        progress: Callable[[Progress], None] | None = None,
+        cancelled: Callable[[], bool] | None = None,
+    ) -> Embedded:
+        """The same in a child process of low priority that leaves a core to others."""
+        return child.embed(self.root, progress or (lambda _: None), cancelled or (lambda: False))
+
     # Reading --------------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -179,7 +204,7 @@ class Vault:
                 with db.snapshot(connection):
                     known = self._known_in(connection)
                     kept = (known.names, known.anchors, known.symbols)
-                    yield View(connection, *kept, self.text, dict(overlay), self.config, check)
+                    yield View(connection, *kept, self.text, dict(overlay), self.config, check, self._meanings)
             except apsw.InterruptError as error:
                 raise Cancelled("the request was cancelled") from error
             finally:
@@ -193,7 +218,8 @@ class Vault:
             raise NotInMemory(path)
 
         nothing = cast(apsw.Connection, _Nothing())
-        return View(nothing, known.names, known.anchors, known.symbols, read, overlay, self.config, lambda: None)
+        kept = (known.names, known.anchors, known.symbols)
+        return View(nothing, *kept, read, overlay, self.config, lambda: None, None)
 
     def data_version(self) -> tuple[str, int]:
         """Changes whenever any process changed the index, or put another one in its place."""
@@ -206,11 +232,17 @@ class Vault:
         with self._connections.reader() as connection:
             return notes.counts(connection).notes, len(notes.skipped(connection))
 
+    def semantic(self) -> Semantic:
+        """Whether the vault can be searched by meaning, and what is in the way."""
+        with self._connections.reader() as connection:
+            return self._meanings.status(connection)
+
     def status(self) -> dict[str, Any]:
         """What is indexed, what is not and why, and where the index is: JSON values."""
         with self._connections.reader() as connection:
             counts = notes.counts(connection)
             pending = indexer.difference(indexer.scan_all(connection, self.rules))
+            semantic = self._meanings.status(connection)
             return {
                 "vault": str(self.root),
                 "notes": counts.notes,
@@ -220,8 +252,10 @@ class Vault:
                 "folders": counts.folders,
                 "skipped": {printable(path): reason for path, reason in notes.skipped(connection).items()},
                 "pending": len(pending.new) + len(pending.stale) + len(pending.gone),
-                "semantic": "off",
-                "model": None,
+                "semantic": semantic.state,
+                "embedded": semantic.embedded,
+                "model": semantic.model,
+                "model_note": semantic.why,
                 "index": {
                     "path": str(self.index.file),
                     "bytes": self.index.file.stat().st_size,

@@ -25,8 +25,10 @@ from vault_lsp.core.model import (
 )
 from vault_lsp.core.parse import parse
 from vault_lsp.core.text import Place, Point, Text
-from vault_lsp.errors import NotFound
-from vault_lsp.search import Query, SearchResult, answer
+from vault_lsp.errors import NotFound, NotInMemory
+from vault_lsp.ranking import Query
+from vault_lsp.search import SearchResult, answer
+from vault_lsp.semantic import Meanings
 from vault_lsp.store import notes
 from vault_lsp.store.notes import Backlink
 from vault_lsp.symbols import TOP, Symbol, SymbolTable, find_symbols
@@ -90,6 +92,7 @@ class View:
         overlay: Mapping[NotePath, Note],
         config: Config,
         cancelled: Callable[[], None],
+        meanings: Meanings | None,
     ) -> None:
         self.connection = connection
         self.config = config
@@ -97,6 +100,7 @@ class View:
         self._table = table
         self._text = text
         self._cancelled = cancelled
+        self._meanings = meanings
         self._names = names.with_overlay({path: note.aliases for path, note in overlay.items()}) if overlay else names
         self._anchors = anchors  # of indexed notes: shared by all views of this state of the index
         self._own_anchors: dict[NotePath, Anchors] = {}
@@ -261,8 +265,12 @@ class View:
     # Search ---------------------------------------------------------------------------------------------------------
 
     def search(self, query: Query) -> SearchResult:
-        """Find notes by what they say and what they are called."""
-        return answer(self.connection, query, self._text, self.indegree)
+        """Hybrid search over what is indexed; open buffers take no part."""
+        if self._meanings is None:
+            raise NotInMemory(query.text)
+        meaning = self._meanings.meaning(self.connection, query, self._cancelled, patient=True)
+        reread = self._meanings.reread(query, self._cancelled)
+        return answer(self.connection, query, self.config, self._text, self.indegree, meaning, reread)
 
     def symbols(self, query: str, limit: int) -> tuple[Symbol, ...]:
         """Notes, aliases and headings by name, and notes by what they say; best first.

@@ -38,7 +38,7 @@ def call(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None, **mor
 
 
 def vault(folder: Path, files: Mapping[str, str | bytes]) -> Path:
-    write(folder, {".obsidian/app.json": "{}", **files})
+    write(folder, {".obsidian/app.json": "{}", ".vault-lsp/config.yaml": "embedding: {model: none}\n", **files})
     return folder
 
 
@@ -185,6 +185,10 @@ def test_help_and_version_need_no_vault(tmp_path: Path, arguments: list[str]) ->
         ("zsh", "vault-lsp search --kind n", "3", "note"),
         ("fish", "vault-lsp ba", "", "backlinks"),
         ("bash", "vault-lsp get no", "2", "file"),
+        ("bash", "vault-lsp search --mode sem", "3", "semantic"),
+        ("zsh", "vault-lsp model re", "2", "remove"),
+        ("bash", "vault-lsp model fetch multi", "3", "multilingual-e5-small"),
+        ("bash", "vault-lsp eval que", "2", "file"),
     ],
 )
 def test_the_shell_completes(tmp_path: Path, kind: str, words: str, index: str, wanted: str) -> None:

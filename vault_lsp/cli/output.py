@@ -6,8 +6,8 @@ import json
 import os
 import re
 import sys
-import time
-from collections.abc import Callable, Iterator, Mapping
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,7 +18,6 @@ from vault_lsp.errors import VaultLspError
 if TYPE_CHECKING:
     from vault_lsp.core.model import Link, NotePath, Resolution
     from vault_lsp.core.text import Place
-    from vault_lsp.indexer import Progress
 
 
 class ReaderGone(Exception):  # noqa: N818 - the reader of stdout closed it: no error
@@ -93,28 +92,15 @@ def print_json(value: Mapping[str, Any]) -> None:
     say(json.dumps(value, ensure_ascii=False))
 
 
-@contextmanager
-def progress_bar() -> Iterator[Callable[[Progress], None]]:
-    """A progress bar on a terminal, for work that takes long enough to be noticed."""
-    if sys.stderr is None or not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    bars: list[Any] = []
-    started = time.monotonic()
-
-    def show(progress: Progress) -> None:
-        if progress.total < 50 or (not bars and time.monotonic() - started < 0.3):
-            return
-        if not bars:
-            bars.append(click.progressbar(length=progress.total, label=progress.phase.capitalize(), file=sys.stderr))
-            bars[0].__enter__()
-        bars[0].update(progress.done - bars[0].pos)
-
-    try:
-        yield show
-    finally:
-        for bar in bars:
-            bar.__exit__(None, None, None)
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines of equal columns, the first one to the left and all others to the right."""
+    widths = [max(map(_columns, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for first, *rest in rows:
+        cells = [first + " " * (widths[0] - _columns(first))]
+        cells += [" " * (width - _columns(cell)) + cell for cell, width in zip(rest, widths[1:], strict=True)]
+        lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def warn_skipped(skipped: Mapping[NotePath, str]) -> None:
@@ -185,6 +171,13 @@ def _writing() -> Iterator[None]:
     except OSError as error:
         mute()
         raise Unwritable(f"the result can't be written: {(error.strerror or str(error)).lower()}") from error
+
+
+def _columns(text: str) -> int:
+    """Columns that a text takes on a terminal."""
+    return sum(
+        0 if unicodedata.combining(each) else 2 if unicodedata.east_asian_width(each) in "WF" else 1 for each in text
+    )
 
 
 def _escaped(match: re.Match[str]) -> str:

@@ -105,8 +105,33 @@ def match_expression(terms: QueryTerms, mode: Mode = "any") -> str | None:
     for unit in _strong(terms.units):
         tokens.update(dict.fromkeys(_alternatives(unit)))
         if mode == "prefix":
-            tokens.update(dict.fromkeys(f"{_quoted(word)}*" for word in unit.words if len(word) >= _PREFIX_LENGTH))
+            tokens.update(dict.fromkeys(f"{quoted(word)}*" for word in unit.words if len(word) >= _PREFIX_LENGTH))
     return " OR ".join(islice(tokens, _MOST_TOKENS))
+
+
+def asked_for(terms: QueryTerms) -> list[str]:
+    """Write one FTS5 expression for each thing that a query asks for: a chunk with all of them says all of it.
+
+    Stop words count only where there is nothing else. A word of a run counts wherever its characters stand, and a run
+    that no dictionary cuts counts by its pairs.
+    """
+    asked: dict[str, None] = {}
+    for unit in _strong(terms.units):
+        if unit.bigrams and unit.words == (unit.text,) and not _HAN_RUN.match(unit.text):
+            asked.update(dict.fromkeys(map(quoted, unit.bigrams)))
+            continue
+        for word in unit.words:
+            pairs = " ".join(map(add, word, word[1:])) if unit.bigrams else ""
+            asked[f"{quoted(word)} OR {quoted(pairs)}" if pairs else quoted(word)] = None
+    return list(islice(asked, _MOST_TOKENS))
+
+
+def quoted(token: str) -> str:
+    """Write a token, or several with spaces between them, as an FTS5 string.
+
+    No token can hold a quotation mark; doubling it all the same keeps the promise locally.
+    """
+    return '"' + token.replace('"', '""') + '"'
 
 
 def is_stop_word(word: str) -> bool:
@@ -222,34 +247,34 @@ def _alternatives(unit: Unit) -> Iterable[str]:
         # A katakana word is spelled by ear and shares its pairs with many others: it counts as a whole only.
         katakana = _KATAKANA.findall(unit.text)
         within = {pair for word in katakana for pair in map(add, word, word[1:])}
-        yield from (_quoted(" ".join(map(add, word, word[1:]))) for word in katakana)
-        yield from map(_quoted, [word for word in unit.words if not is_stop_word(word)] or unit.words)
+        yield from (quoted(" ".join(map(add, word, word[1:]))) for word in katakana)
+        yield from map(quoted, [word for word in unit.words if not is_stop_word(word)] or unit.words)
         yield from (
-            _quoted(pair) for pair in unit.bigrams if pair not in within and (unit.weak or not is_stop_word(pair))
+            quoted(pair) for pair in unit.bigrams if pair not in within and (unit.weak or not is_stop_word(pair))
         )
         if len(unit.bigrams) > 1:
-            yield _quoted(" ".join(unit.bigrams))
+            yield quoted(" ".join(unit.bigrams))
     elif unit.near:
-        yield _quoted(" ".join(unit.words))
+        yield quoted(" ".join(unit.words))
         if "'" not in unit.text and "\u2019" not in unit.text:
             yield from (
-                _quoted(word) for word in unit.words if word.isalpha() and len(word) > 1 and not is_stop_word(word)
+                quoted(word) for word in unit.words if word.isalpha() and len(word) > 1 and not is_stop_word(word)
             )
-        yield from map(_quoted, unit.extra)
+        yield from map(quoted, unit.extra)
     elif unit.extra:
-        yield from map(_quoted, _signed(unit) or (*unit.words, *unit.extra))
+        yield from map(quoted, _signed(unit) or (*unit.words, *unit.extra))
     else:
         yield _required(unit)
 
 
 def _required(unit: Unit) -> str:
     if unit.bigrams:
-        return _quoted(" ".join(unit.bigrams))
+        return quoted(" ".join(unit.bigrams))
     if len(unit.text) == 1 and _RUN.match(unit.text):
-        return _quoted(unit.text) + "*"
+        return quoted(unit.text) + "*"
     if not unit.near and (signed := _signed(unit)):
-        return " AND ".join(map(_quoted, (*unit.words, *signed)))
-    return _quoted(" ".join(unit.words))
+        return " AND ".join(map(quoted, (*unit.words, *signed)))
+    return quoted(" ".join(unit.words))
 
 
 def _signed(unit: Unit) -> list[str]:
@@ -264,16 +289,11 @@ def _phrase(units: tuple[Unit, ...]) -> str:
     for unit in units:
         if unit.bigrams or (len(unit.text) == 1 and _RUN.match(unit.text)):
             if words:
-                parts.append(_quoted(" ".join(words)))
+                parts.append(quoted(" ".join(words)))
                 words = []
             parts.append(_required(unit))
         else:
             words += unit.words
     if words:
-        parts.append(_quoted(" ".join(words)))
+        parts.append(quoted(" ".join(words)))
     return " AND ".join(parts)
-
-
-def _quoted(token: str) -> str:
-    # No token can hold a quotation mark; doubling it all the same keeps the promise locally.
-    return '"' + token.replace('"', '""') + '"'

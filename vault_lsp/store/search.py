@@ -18,7 +18,7 @@ import apsw
 
 from vault_lsp.core.fold import bare
 from vault_lsp.core.model import NotePath
-from vault_lsp.core.tokens import Mode, QueryTerms, match_expression, query_terms
+from vault_lsp.core.tokens import Mode, QueryTerms, asked_for, match_expression, query_terms
 
 Match = Literal["exact", "prefix", "words"]
 
@@ -58,6 +58,13 @@ class NameHit(NamedTuple):
     name: str
     kind: str
     match: Match
+
+
+class Origin(NamedTuple):
+    """What of a document's place and time its rank may depend on."""
+
+    area: str
+    mtime_ns: int
 
 
 class Row(NamedTuple):
@@ -145,6 +152,17 @@ _RECENT = f"""
 SELECT id, path FROM documents WHERE :unfiltered OR id IN ({ALLOWED}) ORDER BY mtime_ns DESC, path LIMIT :count
 """
 
+_HOLDING = """
+SELECT rowid FROM chunk_fts WHERE chunk_fts MATCH :match AND rowid IN (SELECT value FROM json_each(:chunks))
+"""
+
+_ORIGINS = """
+SELECT id, area, coalesce(mtime_ns, 0) FROM documents WHERE id IN (SELECT value FROM json_each(?))
+"""
+
+#: Words of a query that are looked for one by one: more of them tell no more.
+_MOST_SHARED = 32
+
 _HYDRATE = """
 SELECT wanted.value ->> 0, chunks.id, documents.path, coalesce(documents.title, documents.path), documents.kind,
        documents.area, coalesce(documents.mtime_ns, 0), coalesce(chunks.line_start, 0), coalesce(chunks.line_end, 0),
@@ -202,6 +220,32 @@ def recent(connection: apsw.Connection, filters: Filters, limit: int) -> list[tu
     """List documents as (id, path), the most recently modified first."""
     rows = connection.execute(_RECENT, {"count": limit, **bindings(filters)})
     return [(document, NotePath(path)) for document, path in rows]
+
+
+def shares(connection: apsw.Connection, terms: QueryTerms, chunks: Iterable[int]) -> dict[int, float]:
+    """How much of what a query asks for each chunk holds, from 0 to 1."""
+    asked = asked_for(terms)[:_MOST_SHARED]
+    wanted = json.dumps(list(chunks))
+    held: dict[int, int] = {}
+    for expression in asked:
+        for (chunk,) in connection.execute(_HOLDING, {"match": expression, "chunks": wanted}):
+            held[chunk] = held.get(chunk, 0) + 1
+    return {chunk: count / len(asked) for chunk, count in held.items()}
+
+
+def holding(connection: apsw.Connection, terms: QueryTerms, mode: Mode, chunks: Iterable[int]) -> set[int]:
+    """Those of the chunks that match a query in the given way."""
+    expression = match_expression(terms, mode)
+    if expression is None:
+        return set()
+    rows = connection.execute(_HOLDING, {"match": expression, "chunks": json.dumps(list(chunks))})
+    return {chunk for (chunk,) in rows}
+
+
+def origins(connection: apsw.Connection, documents: Iterable[int]) -> dict[int, Origin]:
+    """Area and time of documents."""
+    rows = connection.execute(_ORIGINS, (json.dumps(list(documents)),))
+    return {document: Origin(area, mtime_ns) for document, area, mtime_ns in rows}
 
 
 def hydrate(connection: apsw.Connection, wanted: Iterable[tuple[int, int | None]]) -> list[Row]:

@@ -1,0 +1,299 @@
+"""The side of one open vault that knows meanings: which model serves, how far it has come, and its vectors.
+
+A model that was configured anew serves when all its vectors are there; until then those of the former one do, if that
+can still be loaded. Vectors of two models never meet in one question.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from vault_lsp.config import Config
+from vault_lsp.embed import models
+from vault_lsp.embedding import Embedded, default_threads, embed_missing
+from vault_lsp.errors import IndexBusy, ModelUnavailable, VaultLspError
+from vault_lsp.indexer import Progress
+from vault_lsp.ranking import Query
+from vault_lsp.rerank import Loading, rerank
+from vault_lsp.search import Meaning, Reread
+from vault_lsp.store import vectors
+from vault_lsp.store.vectors import Embedding, Model, VectorStore
+
+if TYPE_CHECKING:
+    import apsw
+
+    from vault_lsp.embed.embedder import Definition, Embedder, Vectors
+    from vault_lsp.store.connections import Connections
+
+log = logging.getLogger(__name__)
+
+State = Literal["on", "partial", "off"]
+
+
+class Semantic(NamedTuple):
+    """Whether a vault can be searched by meaning: the serving model, its coverage, and what is in the way."""
+
+    model: str | None
+    chunks: int
+    embedded: int
+    why: str
+
+    @property
+    def state(self) -> State:
+        """Whether all, some or none of the chunks have a vector of a model that serves."""
+        if self.model is None or (self.embedded == 0 and self.chunks > 0):
+            return "off"
+        return "on" if self.embedded >= self.chunks else "partial"
+
+    @property
+    def share(self) -> float:
+        """Share of the chunks that have a vector, 1 for a vault without any text."""
+        if self.model is None:
+            return 0.0
+        return self.embedded / self.chunks if self.chunks else 1.0
+
+
+class _Serving(NamedTuple):
+    semantic: Semantic
+    model: Model | None
+
+
+class Meanings:
+    """Vectors and models of one vault. Safe to use from several threads; a model computes for one at a time."""
+
+    def __init__(self, root: Path, config: Config, connections: Connections, *, resident: bool) -> None:
+        """`resident`: the process lives on, so that what is loaded pays later."""
+        self.root = root
+        self.model = os.environ.get("VAULT_LSP_EMBEDDING") or config.embedding.model
+        self._rerank = config.rerank
+        self._rerankers: dict[str, Loading] = {}
+        self.resident = resident
+        self._connections = connections
+        self._store: VectorStore = connections.vectors
+        self._loading = threading.Lock()
+        self._computing = threading.Lock()
+        self._embedder: tuple[str, Embedder] | None = None
+        self._failed: tuple[str, str] | None = None
+
+    # Asking ---------------------------------------------------------------------------------------------------------
+
+    def status(self, connection: apsw.Connection) -> Semantic:
+        """What is embedded, by which model, and what is in the way."""
+        return self._serving(connection).semantic
+
+    def meaning(
+        self, connection: apsw.Connection, query: Query, check: Callable[[], None], *, patient: bool
+    ) -> Meaning:
+        """What vectors can add to a search. Whoever isn't patient gets nothing while the model is being loaded."""
+        if query.mode == "keyword" or not query.text.strip():
+            semantic = self._serving(connection).semantic
+            return Meaning(semantic.state, semantic.share)
+        semantic, model = self._serving(connection)
+        if model is None or semantic.state == "off":
+            return Meaning("off", semantic.share, None, semantic.why)
+        try:
+            embedder = self._loaded(model) if patient else self._at_hand(model)
+        except VaultLspError as error:
+            return Meaning("off", semantic.share, None, str(error))
+        if embedder is None:
+            return Meaning("off", semantic.share, None, "the model is being loaded")
+        with self._computing:
+            vector = embedder.query(query.text)
+        return Meaning(
+            semantic.state,
+            semantic.share,
+            lambda filters, pool: vectors.nearest(
+                connection, model, vector, filters, pool, resident=self.resident, check=check
+            ),
+            semantic.why,
+        )
+
+    def reread(self, query: Query, check: Callable[[], None]) -> Reread | None:
+        """A second look at the best hits, if the query or else the config wants one; `check` may raise Cancelled."""
+        if query.rerank is False or (query.rerank is None and self._rerank.model == "none"):
+            return None
+        model = "auto" if self._rerank.model == "none" else self._rerank.model
+        with self._loading:
+            # A process that answers once waits for the model; the budget is for reading alone.
+            loading = self._rerankers.setdefault(model, Loading(model, self.root, threads=default_threads()))
+
+        def reread(text: str, passages: Sequence[str]) -> tuple[Sequence[float] | None, str]:
+            said: list[str] = []
+            try:
+                reranker = loading.get(0 if self.resident else None)
+            except ModelUnavailable as error:
+                return None, str(error)
+
+            def cancelled() -> bool:
+                check()
+                return False
+
+            scores = rerank(
+                *(reranker, text, passages),
+                budget_ms=self._rerank.budget_ms,
+                cancelled=cancelled,
+                report=said.append,
+            )
+            return scores, "; ".join(said)
+
+        return reread
+
+    # Embedding ------------------------------------------------------------------------------------------------------
+
+    def embed(
+        self, progress: Callable[[Progress], None], cancelled: Callable[[], bool], threads: int | None
+    ) -> Embedded:
+        """Embed what has no vector of the configured model. Another embedder at work is left alone."""
+        choice = models.choose(self.model, self.root)
+        with self._connections.reader() as connection:
+            chunks, _ = vectors.coverage(connection, None)
+        if choice.model is None or choice.fingerprint is None or choice.dimensions is None:
+            return Embedded(None, 0, chunks, choice.why)
+        try:
+            with vectors.embedding_lock(self._store.index.folder):
+                return self._embed(choice, progress, cancelled, threads or default_threads())
+        except IndexBusy:
+            with self._connections.reader() as connection:
+                left = self._left(connection, choice.fingerprint)
+            return (
+                Embedded(choice.model, 0, left, "another process is embedding")
+                if left
+                else Embedded(choice.model, 0, 0)
+            )
+
+    def _embed(
+        self,
+        choice: models.Choice,
+        progress: Callable[[Progress], None],
+        cancelled: Callable[[], bool],
+        threads: int,
+    ) -> Embedded:
+        assert choice.model is not None
+        assert choice.fingerprint is not None
+        assert choice.dimensions is not None
+        with self._store.writer() as connection:
+            model = self._store.add_model(connection, choice.fingerprint, choice.model, choice.dimensions)
+        done = 0
+        embedder: Embedder | None = None
+
+        def put(batch: list[Embedding]) -> None:
+            with self._store.writer() as connection:
+                self._store.put(connection, model, batch)
+
+        while True:
+            with self._connections.reader() as connection:
+                missing = vectors.missing(connection, model)
+            if not missing:
+                break
+            if embedder is None:
+                embedder = self._for_passages(model, threads, progress)
+            begun = done
+
+            def report(now: int, total: int, begun: int = begun) -> None:
+                progress(Progress("embedding", begun + now, begun + total))
+
+            done += embed_missing(self.root, missing, embedder, put, report, cancelled)
+            if done == begun:
+                break  # what is left is in files that have changed since: the next reconcile sees to it
+        with self._connections.reader() as connection:
+            self._store.prune(connection, model)
+            return Embedded(choice.model, done, len(missing))
+
+    def _for_passages(self, model: Model, threads: int, progress: Callable[[Progress], None]) -> Embedder:
+        held = self._embedder
+        if self.resident and held is not None and held[0] == model.fingerprint:
+            return _Shared(held[1], self._computing)
+
+        def converting(_phase: str, done: int, total: int) -> None:
+            progress(Progress("preparing model", done, total))
+
+        embedder = models.load(model.name, self.root, threads=threads, progress=converting)
+        if embedder.definition.fingerprint != model.fingerprint:
+            raise ModelUnavailable(f"{model.name} is no longer the model that it was when it was chosen; try again")
+        return embedder
+
+    # Inside ---------------------------------------------------------------------------------------------------------
+
+    def _serving(self, connection: apsw.Connection) -> _Serving:
+        """The model that answers now."""
+        choice = models.choose(self.model, self.root)
+        chunks, _ = vectors.coverage(connection, None)
+        if self.model == "none":
+            return _Serving(Semantic(None, chunks, 0, choice.why), None)
+        best: tuple[int, Model] | None = None
+        for model in vectors.models(connection):
+            _, embedded = vectors.coverage(connection, model)
+            wanted = model.fingerprint == choice.fingerprint
+            if wanted and embedded >= chunks:
+                return _Serving(Semantic(model.name, chunks, embedded, ""), model)
+            # A former model must still be there to embed a question.
+            if (wanted or models.choose(model.name, self.root).fingerprint == model.fingerprint) and (
+                best is None or embedded > best[0]
+            ):
+                best = embedded, model
+        if (problem := vectors.extension_problem()) is not None:
+            return _Serving(Semantic(None, chunks, 0, problem), None)
+        if best is None or best[0] == 0:
+            why = choice.why if choice.model is None else "nothing is embedded yet: run `vault-lsp index`"
+            return _Serving(Semantic(choice.model, chunks, 0, why), None)
+        embedded, model = best
+        if model.fingerprint == choice.fingerprint:
+            why = f"{embedded} of {chunks} passages are embedded: `vault-lsp index` goes on"
+        elif choice.model is None:
+            why = choice.why
+        else:
+            why = f"{model.name} still answers, until all is embedded by {choice.model}: run `vault-lsp index`"
+        return _Serving(Semantic(model.name, chunks, embedded, why), model)
+
+    def _left(self, connection: apsw.Connection, fingerprint: str) -> int:
+        chunks, _ = vectors.coverage(connection, None)
+        for model in vectors.models(connection):
+            if model.fingerprint == fingerprint:
+                return chunks - vectors.coverage(connection, model)[1]
+        return chunks
+
+    def _loaded(self, model: Model) -> Embedder:
+        """The model for questions, loaded by the first that asks; others wait. ModelUnavailable as long as it fails."""
+        with self._loading:
+            held = self._embedder
+            if held is not None and held[0] == model.fingerprint:
+                return held[1]
+            embedder = models.load(model.name, self.root, threads=1)
+            if embedder.definition.fingerprint != model.fingerprint:
+                raise ModelUnavailable(f"{model.name} is not the model that made the vectors: run `vault-lsp index`")
+            self._embedder = (model.fingerprint, embedder)
+            return embedder
+
+    def _at_hand(self, model: Model) -> Embedder | None:
+        """The model for questions if it is in memory; if not, it will be."""
+        held = self._embedder
+        if held is not None and held[0] == model.fingerprint:
+            return held[1]
+        if not self._loading.locked():
+            threading.Thread(target=self._load_quietly, args=(model,), daemon=True, name="load model").start()
+        return None
+
+    def _load_quietly(self, model: Model) -> None:
+        with suppress(VaultLspError):
+            self._loaded(model)
+
+
+class _Shared:
+    """A model in memory that answers questions between the batches."""
+
+    def __init__(self, embedder: Embedder, computing: threading.Lock) -> None:
+        self._embedder = embedder
+        self._computing = computing
+        self.definition: Definition = embedder.definition
+        self.count_tokens = embedder.count_tokens
+        self.query = embedder.query
+
+    def passages(self, texts: Sequence[str]) -> Vectors:
+        with self._computing:
+            return self._embedder.passages(texts)
