@@ -17,7 +17,7 @@ import apsw
 from vault_lsp.core.model import NotePath
 from vault_lsp.errors import IndexDamaged
 from vault_lsp.store import db, vector_file
-from vault_lsp.store.coverage import Coverage
+from vault_lsp.store.coverage import ChunkCounts, Coverage
 from vault_lsp.store.lock import embedding_lock
 from vault_lsp.store.matrix import Extent, Matrix, Part, scores
 from vault_lsp.store.place import Generations
@@ -90,9 +90,9 @@ WHERE :unfiltered OR documents.id IN ({ALLOWED})
 """
 
 _ALLOWED_IDS = f"""
-SELECT DISTINCT vectors.id FROM main.chunks
-JOIN vec.vectors AS vectors ON vectors.model = :model AND vectors.sha = chunks.sha
-WHERE chunks.document IN ({ALLOWED}) ORDER BY vectors.id
+SELECT vectors.id FROM main.chunks
+CROSS JOIN vec.vectors AS vectors ON vectors.model = :model AND vectors.sha = chunks.sha
+WHERE chunks.document IN ({ALLOWED})
 """
 
 _KNN = "SELECT rowid, distance, embedding FROM vec.{} WHERE embedding MATCH :query AND k = :count AND script = :script"
@@ -110,7 +110,7 @@ class _Candidates(NamedTuple):
 def coverage(connection: apsw.Connection, model: Model | None) -> tuple[int, int]:
     """How many chunks the index has, and how many of them have a vector of the model."""
     if model is None or vector_file.attached(connection) is None:
-        return int(db.one(connection, "SELECT count(*) FROM main.chunks")[0]), 0
+        return _chunks.counted(connection), 0
     with _reading(connection):
         return _held(connection, model).coverage.counted(connection, _extent(connection, model))
 
@@ -212,18 +212,20 @@ class _Search:
             return []
         all_scores = scores(parts, self._query.astype(np.float32), check)
         if len(self._usual) > 1:
-            usual = np.zeros(1 + max(self._usual), np.float32)
+            # Rows that are newer than this snapshot may be of a script that it doesn't know.
+            usual = np.zeros(1 << 7, np.float32)
             usual[list(self._usual)] = list(self._usual.values())
             all_scores -= usual[np.concatenate([part.scripts for part in parts])]
         else:
             all_scores -= np.float32(sum(self._usual.values()))
+        among = None
         if self._filters != NO_FILTERS:
-            found = self._settled(_best(parts, all_scores, None, self._first()))
-            if found is not None:
-                return found
+            # What most documents fulfil is soon found among the best; the ids of all that do take longer.
+            for count in (self._first(), 8 * self._first()):
+                found = self._settled(_best(parts, all_scores, None, count))
+                if found is not None:
+                    return found
             among = _positions(parts, np.array(self._allowed_ids(), np.int64))
-        else:
-            among = None
         count = self._first()
         while True:
             if check is not None:
@@ -281,7 +283,7 @@ class _Search:
 
     def _allowed_ids(self) -> list[int]:
         values = {"model": self._model.id, **bindings(self._filters)}
-        return [row for (row,) in self._connection.execute(_ALLOWED_IDS, values)]
+        return sorted({cast(int, row) for (row,) in self._connection.execute(_ALLOWED_IDS, values)})
 
 
 def _usual(connection: apsw.Connection, model: Model, query: NDArray[np.float64]) -> dict[int, float]:
@@ -350,6 +352,7 @@ class _Held(NamedTuple):
 
 
 _guard = threading.Lock()
+_chunks = ChunkCounts()
 _kept: dict[tuple[Path, str, int], _Held] = {}
 
 
@@ -370,7 +373,8 @@ def _held(connection: apsw.Connection, model: Model) -> _Held:
 def forget(folder: Path) -> None:
     """Let go of what is kept of the vectors of an index that is closed; who still needs it gets it anew."""
     with _guard:
-        for key in [key for key in _kept if key[0].parent == folder]:
+        # SQLite names files without symbolic links.
+        for key in [key for key in _kept if key[0].parent in (folder, folder.resolve())]:
             del _kept[key]
 
 
