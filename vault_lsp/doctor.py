@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import apsw
 
+from vault_lsp.embed import models
 from vault_lsp.errors import VaultLspError
 from vault_lsp.service import Vault
 from vault_lsp.store import db, place
@@ -25,11 +26,12 @@ class Check(NamedTuple):
 
 
 def examine(vault: Vault, *, verify: bool = False) -> list[Check]:
-    """Look at Python, SQLite, the segmenter and the index; with `verify` compare it with one made afresh."""
+    """Look at Python, SQLite, the segmenter, the embedding model and the index; with `verify` compare it with one made afresh."""
     checks = [
         Check("python", ok=True, message=platform.python_version()),
         _sqlite(),
         _segmenter(),
+        _model(vault),
         Check("config", not vault.config_problems, "; ".join(map(str, vault.config_problems)) or "sound"),
         _index(vault),
     ]
@@ -77,6 +79,15 @@ def _segmenter() -> Check:
 
     words = rjieba.cut_for_search("知识管理")
     return Check("segmenter", bool(words), f"rjieba {metadata.version('rjieba')}")
+
+
+def _model(vault: Vault) -> Check:
+    configured = vault.config.embedding.model
+    choice = models.choose(configured, vault.root)
+    if choice.model is None:
+        return Check("model", ok=configured in ("auto", "none"), message=choice.why)
+    ready = "" if choice.ready else ", made ready when it is first used"
+    return Check("model", ok=True, message=f"{choice.model}, {choice.dimensions} dimensions{ready} ({choice.why})")
 
 
 def _index(vault: Vault) -> Check:
