@@ -5,6 +5,8 @@ SHELL := /bin/sh
 
 VENV := .venv
 BIN := $(VENV)/bin
+# The tests of what needs mlx, which is large and has no place in everybody's environment, run in one of their own.
+MLX := .venv-mlx
 # Arguments for the tool behind `test` and `bench`: make test ARGS="-k links"
 ARGS ?=
 
@@ -14,9 +16,13 @@ unexport PYTHONPATH
 unexport VIRTUAL_ENV
 
 # The environment belongs to one lock file and one folder (an editable install knows its path), so both name its stamp.
-KEY := $(shell { pwd; cat requirements.lock; } | cksum | cut -d ' ' -f 1)
+key = $(shell { pwd; cat $(1); } | cksum | cut -d ' ' -f 1)
+KEY := $(call key,requirements.lock)
 LOCKED := $(VENV)/locked-$(KEY)
 INSTALLED := $(VENV)/installed-$(KEY)
+MLX_KEY := $(call key,requirements-mlx.lock)
+MLX_LOCKED := $(MLX)/locked-$(MLX_KEY)
+MLX_INSTALLED := $(MLX)/installed-$(MLX_KEY)
 
 # Sets $$python to the first Python that will do; PYTHON=... on the command line names the only one to try.
 define FIND_PYTHON
@@ -33,12 +39,27 @@ if [ -z "$$python" ]; then \
 fi
 endef
 
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet --no-input
+PIP := python -m pip --disable-pip-version-check --quiet --no-input
 
-.PHONY: help venv demo test check bench build lock clean
+# Makes the environment $(1) with what the lock file $(2) has.
+define CREATE
+@$(FIND_PYTHON); \
+echo "Creating $(1) with $$("$$python" --version)"; \
+rm -rf $(1) && "$$python" -m venv $(1)
+@$(1)/bin/$(PIP) install --require-hashes -r $(2)
+@touch $@
+endef
+
+# The build backend comes from the lock as well, so nothing is fetched here.
+define INSTALL
+@$(1)/bin/$(PIP) install --no-deps --no-build-isolation --editable .
+@touch $@
+endef
+
+.PHONY: help venv demo test test-mlx check bench build lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
 
 venv: $(INSTALLED) ## create .venv with the locked dependencies and this checkout
 
@@ -47,6 +68,9 @@ demo: $(INSTALLED) ## index, search and an editor session on examples/vault
 
 test: $(INSTALLED) ## run the tests; ARGS="-k words" selects
 	$(BIN)/python -m pytest $(ARGS)
+
+test-mlx: $(MLX_INSTALLED) ## run the tests of what needs mlx, in .venv-mlx
+	$(MLX)/bin/python -m pytest tests/mlx $(ARGS)
 
 check: $(INSTALLED) ## formatting, lint and types
 	$(BIN)/ruff format --check .
@@ -60,28 +84,33 @@ build: $(INSTALLED) ## the wheel and the source archive, in dist/
 	$(BIN)/python -m hatchling build
 
 # The only target that chooses versions. The resolver lives in a folder of its own, so that it needs no place in the lock.
-lock: ## choose new versions for requirements.lock
+# What both environments have is the same in both.
+lock: ## choose new versions for the lock files
 	@$(FIND_PYTHON); \
 	set -e; tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	"$$python" -m venv "$$tmp/venv"; \
 	"$$tmp/venv/bin/python" -m pip --disable-pip-version-check --quiet install uv; \
-	sed '/^[^#]/,$$d' requirements.lock > "$$tmp/lock"; \
-	"$$tmp/venv/bin/uv" pip compile pyproject.toml --group dev --universal --python-version 3.11 --generate-hashes \
-	  --upgrade --no-header --no-annotate --no-emit-index-url --quiet >> "$$tmp/lock"; \
-	mv "$$tmp/lock" requirements.lock
+	choose() { \
+	  sed '/^[^#]/,$$d' "$$1" > "$$tmp/lock"; \
+	  "$$tmp/venv/bin/uv" pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes --upgrade \
+	    --no-header --no-annotate --no-emit-index-url --quiet $$2 >> "$$tmp/lock"; \
+	  mv "$$tmp/lock" "$$1"; \
+	}; \
+	choose requirements.lock "--group dev"; \
+	choose requirements-mlx.lock "--extra mlx --group mlx --constraint requirements.lock"
 
 clean: ## remove the environment, caches and dist/
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(MLX) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(LOCKED): requirements.lock
-	@$(FIND_PYTHON); \
-	echo "Creating $(VENV) with $$("$$python" --version)"; \
-	rm -rf $(VENV) && "$$python" -m venv $(VENV)
-	@$(PIP) install --require-hashes -r requirements.lock
-	@touch $@
+	$(call CREATE,$(VENV),$<)
 
-# The build backend comes from the lock as well, so nothing is fetched here.
+$(MLX_LOCKED): requirements-mlx.lock
+	$(call CREATE,$(MLX),$<)
+
 $(INSTALLED): $(LOCKED) pyproject.toml vault_lsp/__init__.py
-	@$(PIP) install --no-deps --no-build-isolation --editable .
-	@touch $@
+	$(call INSTALL,$(VENV))
+
+$(MLX_INSTALLED): $(MLX_LOCKED) pyproject.toml vault_lsp/__init__.py
+	$(call INSTALL,$(MLX))

@@ -36,7 +36,7 @@ BASE = ("core", "config", "errors")
 #: Modules that are heavy to import, since all their work is numbers. The others of their package do so in functions.
 EMBED_HEAVY = (
     *("embed.runtime", "embed.direct", "embed.pieces", "embed.weights", "embed.onnx_export", "embed.tokenizer_export"),
-    *("embed.download",),
+    *("embed.vectors", "embed.download"),
 )
 
 LAYERS = (
@@ -51,7 +51,9 @@ LAYERS = (
         ("numpy", "onnx", "onnxruntime", "fastembed", "tokenizers", "huggingface_hub", "loguru"),
     ),
     Layer(
-        ("embed",), (*BASE, "embed"), inside=(*(f"vault_lsp.{name}" for name in EMBED_HEAVY), "numpy", "platformdirs")
+        ("embed",),
+        (*BASE, "embed"),
+        inside=(*(f"vault_lsp.{name}" for name in EMBED_HEAVY), "numpy", "huggingface_hub", "platformdirs"),
     ),
     Layer(
         ("rerank",),

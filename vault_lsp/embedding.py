@@ -14,12 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from vault_lsp.core.model import NotePath
+from vault_lsp.core.script import script
 from vault_lsp.errors import Cancelled
 from vault_lsp.prepare import passages
+from vault_lsp.store.vectors import Embedding, Missing
 
 if TYPE_CHECKING:
     from vault_lsp.embed.embedder import Embedder
-    from vault_lsp.store.vectors import Missing
 
 #: Texts of one run of the model, and so the most that a crash can cost. More at once is no faster, and takes memory.
 BATCH = 4
@@ -27,7 +28,7 @@ BATCH = 4
 #: Texts that are sorted by length before they are cut into batches: a batch costs as much as its longest text.
 _WINDOW = 64
 
-_Put = Callable[[list[tuple[bytes, bytes]]], object]
+_Put = Callable[[list[Embedding]], object]
 
 
 class Embedded(NamedTuple):
@@ -79,7 +80,12 @@ def embed_missing(
                 if cancelled():
                     raise Cancelled("embedding was cancelled")
                 vectors = embedder.passages([text.passage for text in batch])
-                put([(text.sha, vector.tobytes()) for text, vector in zip(batch, vectors, strict=True)])
+                put(
+                    [
+                        Embedding(text.sha, vector.tobytes(), script(text.passage))
+                        for text, vector in zip(batch, vectors, strict=True)
+                    ]
+                )
                 done += len(batch)
                 progress(done + gone, len(missing))
     return done

@@ -7,6 +7,7 @@ can still be loaded. Vectors of two models never meet in one question.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -22,7 +23,7 @@ from vault_lsp.ranking import Query
 from vault_lsp.rerank import Loading, rerank
 from vault_lsp.search import Meaning, Reread
 from vault_lsp.store import vectors
-from vault_lsp.store.vectors import Model, VectorStore
+from vault_lsp.store.vectors import Embedding, Model, VectorStore
 
 if TYPE_CHECKING:
     import apsw
@@ -69,7 +70,7 @@ class Meanings:
     def __init__(self, root: Path, config: Config, connections: Connections, *, resident: bool) -> None:
         """`resident`: the process lives on, so that what is loaded pays later."""
         self.root = root
-        self.model = config.embedding.model
+        self.model = os.environ.get("VAULT_LSP_EMBEDDING") or config.embedding.model
         self._rerank = config.rerank
         self._rerankers: dict[str, Loading] = {}
         self.resident = resident
@@ -181,7 +182,7 @@ class Meanings:
         done = 0
         embedder: Embedder | None = None
 
-        def put(batch: list[tuple[bytes, bytes]]) -> None:
+        def put(batch: list[Embedding]) -> None:
             with self._store.writer() as connection:
                 self._store.put(connection, model, batch)
 

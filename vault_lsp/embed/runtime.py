@@ -4,29 +4,44 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from fastembed import TextEmbedding
 from fastembed.common.model_description import ModelSource, PoolingType
+from fastembed.text.onnx_embedding import OnnxTextEmbedding
+from fastembed.text.pooled_embedding import PooledEmbedding
+from fastembed.text.pooled_normalized_embedding import PooledNormalizedEmbedding
 from loguru import logger
 
-from vault_lsp.embed.embedder import Definition
+from vault_lsp.embed.embedder import Definition, Pooling
+from vault_lsp.embed.hub import Recipe
 from vault_lsp.embed.source import Source
+from vault_lsp.embed.vectors import clean, line, unit
 from vault_lsp.errors import ModelUnavailable
 
 if TYPE_CHECKING:
     from vault_lsp.embed.embedder import Vectors
 
-#: Texts of one run. More are not faster, and memory grows with them.
-BATCH = 4
+#: Texts of one run at most.
+BATCH = 8
+
+#: Bytes of one run of several texts at most, about 300 tokens. Larger runs are slower and take more memory.
+BATCH_BYTES = 1300
 
 _POOLING = {
     "mean": PoolingType.MEAN,
     "cls": PoolingType.CLS,
     "last": PoolingType.LAST_TOKEN,
     "none": PoolingType.DISABLED,
+}
+
+#: What the classes of fastembed do that run an encoder as it is.
+_POOLED_BY: dict[type, Pooling] = {
+    OnnxTextEmbedding: "cls",
+    PooledEmbedding: "mean",
+    PooledNormalizedEmbedding: "mean",
 }
 
 _registering = threading.Lock()
@@ -57,9 +72,10 @@ class FastEmbedder:
             self._limit["max_length"] = min(self._limit.get("max_length", 512), source.definition.max_tokens)
             self._padding = self._tokenizer.padding
             self._tokenizer.enable_truncation(**self._limit)
+            self.query("")  # shows whether what is written of the model is true
         except Exception as error:  # onnxruntime and tokenizers raise nothing narrower
             where = f"{source.definition.name} in {source.folder}"
-            raise ModelUnavailable(f"{where} can't be loaded: {_line(error)}") from error
+            raise ModelUnavailable(f"{where} can't be loaded: {line(error)}") from error
 
     @property
     def definition(self) -> Definition:
@@ -82,7 +98,10 @@ class FastEmbedder:
     def passages(self, texts: Sequence[str]) -> Vectors:
         """Vectors of texts that are searched, shape (texts, dimensions). A text past the model's limit is cut."""
         prefix = self._definition.passage_prefix
-        return self._vectors(self._model.passage_embed([prefix + clean(text) for text in texts], batch_size=BATCH))
+        found: list[Any] = []
+        for run in batches([prefix + clean(text) for text in texts]):
+            found += self._model.passage_embed(run, batch_size=BATCH)
+        return self._vectors(found)
 
     def query(self, text: str) -> Vectors:
         """Vector of what is searched for, shape (dimensions,)."""
@@ -94,18 +113,37 @@ class FastEmbedder:
         return unit(np.array(rows, np.float32).reshape(len(rows), self._definition.dimensions))
 
 
-def clean(text: str) -> str:
-    """A text that every tokenizer takes: lone surrogates become question marks."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+def batches(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Neighbours that are run together. Each costs as much as the longest of its run, so the caller sorts by length."""
+    run: list[str] = []
+    longest = 0
+    for text in texts:
+        size = len(text.encode())
+        longest = max(longest, size)
+        if run and (len(run) == BATCH or longest * (len(run) + 1) > BATCH_BYTES):
+            yield run
+            run, longest = [], size
+        run.append(text)
+    if run:
+        yield run
 
 
-def unit(vectors: Vectors) -> Vectors:
-    """Vectors brought to length 1, whatever the model gave. One without a direction gets the first axis."""
-    vectors = np.nan_to_num(vectors, copy=False)
-    lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    vectors[lengths[..., 0] == 0, 0] = lengths[lengths == 0] = 1
-    vectors /= lengths
-    return vectors
+def listed_recipe(name: str) -> Recipe | None:
+    """How a model of fastembed's list is brought and run; None for a name that it doesn't know."""
+    for kind in TextEmbedding.EMBEDDINGS_REGISTRY:
+        for model in kind._list_supported_models():  # noqa: SLF001 - the public list doesn't say who runs a model
+            if model.model.lower() == name.lower() and model.sources.hf:
+                return Recipe(
+                    name=model.model,
+                    repository=model.sources.hf,
+                    files=(model.model_file, *model.additional_files),
+                    model_file=model.model_file,
+                    dimensions=model.dim or 0,
+                    pooling=_POOLED_BY.get(kind, "none"),
+                    listed=True,
+                    plain=kind in _POOLED_BY and not model.additional_files,
+                )
+    return None
 
 
 def _registered(source: Source) -> str:
@@ -123,7 +161,3 @@ def _registered(source: Source) -> str:
                 model_file=source.model_file,
             )
     return name
-
-
-def _line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -31,12 +31,16 @@ TABLE = "pieces.bin"
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where a model lies and how it is run. `listed` is its name in fastembed's own list, if it is there."""
+    """Where a model lies and how it is run.
+
+    `listed` is its name in fastembed's own list, if it is there. A `plain` model needs nothing but its tokens.
+    """
 
     definition: Definition
     folder: Path
     model_file: str
     listed: str | None = None
+    plain: bool = True
 
 
 def model_folder() -> Path:

@@ -41,24 +41,33 @@ _BLOCK = 4_096
 _PRODUCT = 1 << 30
 
 _HEADER = 4_096
-_FORMAT = "vault-lsp vectors 1"
+_FORMAT = "vault-lsp vectors 2"
 
 _NAME = re.compile(r"(.+)\.m(\d+)\.(\d+)-(\d+)\.map")
 
 # The plus keeps the ids in order: without it the index by model and sha is taken.
-_NEWER = "SELECT id FROM vec.vectors WHERE +model = ? AND id > ? ORDER BY id"
+_NEWER = "SELECT id, script FROM vec.vectors WHERE +model = ? AND id > ? ORDER BY id"
 _READ = (
-    "SELECT vectors.id, stored.embedding FROM vec.vectors AS vectors"
+    "SELECT vectors.id, vectors.script, stored.embedding FROM vec.vectors AS vectors"
     " CROSS JOIN vec.{} AS stored ON stored.rowid = vectors.id"
     " WHERE +vectors.model = ? AND vectors.id > ? ORDER BY vectors.id"
 )
 
 
 class Part(NamedTuple):
-    """Some rows of the matrix: ids, ascending, and the vector of each."""
+    """Some rows of the matrix: ids, ascending, and the script and the vector of each."""
 
     ids: NDArray[np.int64]
+    scripts: NDArray[np.int8]
     vectors: NDArray[np.float32]
+
+    def at(self, rows: slice) -> Part:
+        """The same of some rows only, without a copy."""
+        return Part(self.ids[rows], self.scripts[rows], self.vectors[rows])
+
+    def put(self, rows: slice, part: Part) -> None:
+        """Overwrite rows."""
+        self.ids[rows], self.scripts[rows], self.vectors[rows] = part
 
 
 class Extent(NamedTuple):
@@ -110,7 +119,7 @@ class Matrix:
     def _now(self) -> list[Part]:
         parts = [] if self._mapped is None else [self._mapped]
         if self._tail is not None and self._tail_rows:
-            parts.append(Part(self._tail.ids[: self._tail_rows], self._tail.vectors[: self._tail_rows]))
+            parts.append(self._tail.at(slice(self._tail_rows)))
         return parts
 
     def _is_behind(self, extent: Extent) -> bool:
@@ -140,7 +149,7 @@ class Matrix:
         mapped = self._mapped_last()
         if tail is not None and int(tail.ids[-1]) > mapped:
             first = int(tail.ids.searchsorted(mapped, "right"))
-            self._append(Part(tail.ids[first:], tail.vectors[first:]))
+            self._append(tail.at(slice(first, None)))
         self._last = max(mapped, int(tail.ids[-1]) if tail is not None and self._tail_rows else 0)
 
     def _extend(self, connection: apsw.Connection) -> None:
@@ -156,13 +165,15 @@ class Matrix:
         needed = self._tail_rows + len(part.ids)
         if self._tail is None or needed > len(self._tail.ids):
             capacity = max(256, 2 * needed)
-            grown = Part(np.empty(capacity, np.int64), np.empty((capacity, self._dimensions), np.float32))
+            grown = Part(
+                np.empty(capacity, np.int64),
+                np.empty(capacity, np.int8),
+                np.empty((capacity, self._dimensions), np.float32),
+            )
             if self._tail is not None:
-                grown.ids[: self._tail_rows] = self._tail.ids[: self._tail_rows]
-                grown.vectors[: self._tail_rows] = self._tail.vectors[: self._tail_rows]
+                grown.put(slice(self._tail_rows), self._tail.at(slice(self._tail_rows)))
             self._tail = grown
-        self._tail.ids[self._tail_rows : needed] = part.ids
-        self._tail.vectors[self._tail_rows : needed] = part.vectors
+        self._tail.put(slice(self._tail_rows, needed), part)
         self._tail_rows = needed
 
     def _build(self, connection: apsw.Connection) -> None:
@@ -170,9 +181,10 @@ class Matrix:
         import numpy as np  # noqa: PLC0415 - only where vectors are touched
 
         load_extension(connection)
-        live = np.fromiter((row for (row,) in connection.execute(_NEWER, (self._model, 0))), np.int64)
-        if not len(live):
+        rows = np.array(connection.execute(_NEWER, (self._model, 0)).fetchall(), np.int64).reshape(-1, 2)
+        if not len(rows):
             return
+        live, scripts = np.ascontiguousarray(rows[:, 0]), rows[:, 1].astype(np.int8)
         file = _name(self._database, self._model, int(live[-1]), len(live))
         aside = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
         try:
@@ -180,6 +192,7 @@ class Matrix:
                 header = json.dumps({**self._stamp, "rows": len(live)}).encode()
                 target.write(header.ljust(_HEADER))
                 target.write(live.tobytes())
+                target.write(scripts.tobytes())
                 target.write(bytes(_padding(len(live))))
                 for block in self._kept(connection, live):
                     target.write(block.vectors.data)
@@ -210,7 +223,8 @@ class Matrix:
                 ids = part.ids[start : start + _BLOCK]
                 at = np.minimum(live.searchsorted(ids), len(live) - 1)
                 kept = live[at] == ids
-                yield Part(ids[kept], np.ascontiguousarray(part.vectors[start : start + _BLOCK][kept]))
+                block = part.at(slice(start, start + _BLOCK))
+                yield Part(ids[kept], block.scripts[kept], np.ascontiguousarray(block.vectors[kept]))
         yield from _blocks(connection, self._model, self._dimensions, self._last)
 
 
@@ -252,9 +266,10 @@ def _blocks(connection: apsw.Connection, model: int, dimensions: int, after: int
 
     cursor = connection.execute(_READ.format(vector_table(model)), (model, after))
     while rows := list(islice(cursor, _BLOCK)):
-        ids = np.array([row for row, _ in rows], np.int64)
-        vectors = b"".join(cast(bytes, vector) for _, vector in rows)
-        yield Part(ids, np.frombuffer(vectors, np.float32).reshape(-1, dimensions))
+        ids = np.array([row for row, _, _ in rows], np.int64)
+        scripts = np.array([script for _, script, _ in rows], np.int8)
+        vectors = b"".join(cast(bytes, vector) for _, _, vector in rows)
+        yield Part(ids, scripts, np.frombuffer(vectors, np.float32).reshape(-1, dimensions))
 
 
 def _map(file: Path, stamp: dict[str, object]) -> Part | None:
@@ -265,7 +280,7 @@ def _map(file: Path, stamp: dict[str, object]) -> Part | None:
         with file.open("rb") as source:
             header = json.loads(source.read(_HEADER))
             rows, dimensions = header.pop("rows"), header["dimensions"]
-            begin = _HEADER + 8 * rows + _padding(rows)
+            begin = _HEADER + 9 * rows + _padding(rows)
             if header != stamp or rows < 1 or os.fstat(source.fileno()).st_size != begin + 4 * rows * dimensions:
                 return None
             whole = np.memmap(source, np.uint8, "r")
@@ -273,12 +288,13 @@ def _map(file: Path, stamp: dict[str, object]) -> Part | None:
         return None
     data = np.asarray(whole)
     ids = data[_HEADER : _HEADER + 8 * rows].view(np.int64)
-    return Part(ids, data[begin:].view(np.float32).reshape(rows, dimensions))
+    scripts = data[_HEADER + 8 * rows : _HEADER + 9 * rows].view(np.int8)
+    return Part(ids, scripts, data[begin:].view(np.float32).reshape(rows, dimensions))
 
 
 def _padding(rows: int) -> int:
-    """Bytes between ids and vectors, which begin where the processor likes it."""
-    return -(8 * rows) % 64
+    """Bytes before the vectors, which begin where the processor likes it."""
+    return -(9 * rows) % 64
 
 
 def _name(database: Path, model: int, last: int, rows: int) -> Path:

@@ -35,7 +35,8 @@ NAMES = (f"vectors-v{db.VECTORS_VERSION}", f"current-vectors-v{db.VECTORS_VERSIO
 SCHEMA = "vec"
 
 # `last` is the highest id that a model's vectors had, `rows` their number, `pruned` how many were ever removed: with
-# these, what is kept in memory sees at once what changed. Ids are never used twice.
+# these, what is kept in memory sees at once what changed. Ids are never used twice. `total` is the sum, as float64, of
+# the vectors of texts in one script: it tells what is usual among them.
 _TABLES = """
 CREATE TABLE meta(key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 CREATE TABLE models(
@@ -43,10 +44,14 @@ CREATE TABLE models(
   dimensions INTEGER NOT NULL, rows INTEGER NOT NULL DEFAULT 0, last INTEGER NOT NULL DEFAULT 0,
   pruned INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE vectors(
-  id INTEGER PRIMARY KEY AUTOINCREMENT, model INTEGER NOT NULL, sha BLOB NOT NULL, UNIQUE(model, sha));
+  id INTEGER PRIMARY KEY AUTOINCREMENT, model INTEGER NOT NULL, sha BLOB NOT NULL, script INTEGER NOT NULL,
+  UNIQUE(model, sha));
+CREATE TABLE scripts(
+  model INTEGER NOT NULL, script INTEGER NOT NULL, rows INTEGER NOT NULL, total BLOB NOT NULL,
+  PRIMARY KEY(model, script)) WITHOUT ROWID;
 """
 
-_PLAIN = ("meta", "models", "sqlite_sequence", "vectors")
+_PLAIN = ("meta", "models", "scripts", "sqlite_sequence", "vectors")
 
 
 class VectorsUnavailable(VaultLspError):  # noqa: N818 - named for what is the case, like the others

@@ -44,6 +44,14 @@ _UNREAD = (
 )
 
 
+class Embedding(NamedTuple):
+    """The vector of a text: float32 numbers of length 1, under the SHA-256 of the text, with the text's script."""
+
+    sha: bytes
+    vector: bytes
+    script: int = 0
+
+
 class VectorStore:
     """The vectors of one index: the file that readers attach, and the one connection that writes it."""
 
@@ -131,29 +139,36 @@ class VectorStore:
                 raise ValueError(f"{name} has vectors of {model.dimensions} numbers, not of {dimensions}")
             connection.execute(
                 f"CREATE VIRTUAL TABLE IF NOT EXISTS {vector_table(model.id)}"
-                f" USING vec0(embedding float[{dimensions:d}] distance_metric=L2)"
+                f" USING vec0(embedding float[{dimensions:d}] distance_metric=L2, script INTEGER)"
             ).fetchall()
         return model
 
-    def put(self, connection: apsw.Connection, model: Model, batch: Sequence[tuple[bytes, bytes]]) -> int:
-        """Store (sha, vector) pairs in one transaction, and give how many were new.
+    def put(self, connection: apsw.Connection, model: Model, batch: Sequence[Embedding]) -> int:
+        """Store vectors in one transaction, and give how many were new; ValueError for one that isn't of length 1.
 
-        A vector is float32 numbers of length 1; ValueError for another. What is stored already stays as it is.
+        What is stored already stays as it is.
         """
-        _check_vectors(model, [vector for _, vector in batch])
-        added = last = 0
-        insert = f"INSERT INTO {vector_table(model.id)}(rowid, embedding) VALUES(?, ?)"
+        _check_vectors(model, [item.vector for item in batch])
+        added: list[Embedding] = []
+        last = 0
+        insert = f"INSERT INTO {vector_table(model.id)}(rowid, embedding, script) VALUES(?, ?, ?)"
         with db.atomic(connection):
-            for sha, vector in batch:
-                connection.execute("INSERT OR IGNORE INTO vectors(model, sha) VALUES(?, ?)", (model.id, sha))
+            for item in batch:
+                connection.execute(
+                    "INSERT OR IGNORE INTO vectors(model, sha, script) VALUES(?, ?, ?)",
+                    (model.id, item.sha, item.script),
+                )
                 if connection.changes():
                     last = connection.last_insert_rowid()
-                    connection.execute(insert, (last, vector))
-                    added += 1
+                    connection.execute(insert, (last, item.vector, item.script))
+                    added.append(item)
             if added:
-                connection.execute("UPDATE models SET rows = rows + ?, last = ? WHERE id = ?", (added, last, model.id))
+                connection.execute(
+                    "UPDATE models SET rows = rows + ?, last = ? WHERE id = ?", (len(added), last, model.id)
+                )
+                _count(connection, model, [(item.script, item.vector) for item in added], 1)
         self._seal()
-        return added
+        return len(added)
 
     def prune(self, reader: apsw.Connection, serving: Model) -> int:
         """Drop vectors that nobody needs, in small transactions; how many.
@@ -200,6 +215,13 @@ class VectorStore:
         for start in range(0, len(orphans), _REMOVED_AT_ONCE):
             ids = [(row,) for row in orphans[start : start + _REMOVED_AT_ONCE]]
             with db.atomic(connection):
+                gone = [
+                    connection.execute(
+                        f"SELECT script, embedding FROM {vector_table(model.id)} WHERE rowid = ?", each
+                    ).fetchone()
+                    for each in ids
+                ]
+                _count(connection, model, [(script, vector) for script, vector in filter(None, gone)], -1)
                 connection.executemany("DELETE FROM vectors WHERE id = ?", ids)
                 connection.executemany(f"DELETE FROM {vector_table(model.id)} WHERE rowid = ?", ids)
                 connection.execute(
@@ -237,11 +259,30 @@ def models(connection: apsw.Connection) -> list[Model]:
     return [Model._make(row) for row in asked]
 
 
+def _count(connection: apsw.Connection, model: Model, items: Sequence[tuple[int, bytes]], sign: int) -> None:
+    """Add vectors to the sums of their scripts, or take them out."""
+    import numpy as np  # noqa: PLC0415 - only where vectors are touched
+
+    for script in {script for script, _ in items}:
+        mine = [vector for held, vector in items if held == script]
+        total = np.frombuffer(b"".join(mine), np.float32).reshape(len(mine), -1).sum(axis=0, dtype=np.float64)
+        known = connection.execute(
+            "SELECT total FROM scripts WHERE model = ? AND script = ?", (model.id, script)
+        ).fetchone()
+        before = np.frombuffer(known[0], np.float64) if known else np.zeros_like(total)
+        connection.execute(
+            "INSERT INTO scripts VALUES(?1, ?2, ?3, ?4)"
+            " ON CONFLICT DO UPDATE SET rows = rows + excluded.rows, total = excluded.total",
+            (model.id, script, sign * len(mine), (before + sign * total).tobytes()),
+        )
+
+
 def _drop(connection: apsw.Connection, model: Model) -> int:
     with db.atomic(connection):
         connection.execute("DELETE FROM vectors WHERE model = ?", (model.id,))
         removed = connection.changes()
         connection.execute("DELETE FROM models WHERE id = ?", (model.id,))
+        connection.execute("DELETE FROM scripts WHERE model = ?", (model.id,))
         connection.execute(f"DROP TABLE {vector_table(model.id)}").fetchall()
     return removed
 

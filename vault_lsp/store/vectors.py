@@ -22,13 +22,14 @@ from vault_lsp.store.matrix import Extent, Matrix, Part, scores
 from vault_lsp.store.place import Generations
 from vault_lsp.store.search import ALLOWED, NO_FILTERS, ChunkHit, Filters, bindings
 from vault_lsp.store.vector_file import VectorsUnavailable, extension_problem, load_extension, vector_table
-from vault_lsp.store.vector_store import Model, VectorStore, models
+from vault_lsp.store.vector_store import Embedding, Model, VectorStore, models
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
 __all__ = [
+    "Embedding",
     "Missing",
     "Model",
     "VectorStore",
@@ -59,6 +60,9 @@ _MOST = 4_096
 #: More than what single precision can be wrong by. Rankings are made with double precision, of all that may belong in.
 _ERROR = 1e-4
 
+#: So many texts in one script say as much about what is usual there as those of all scripts together.
+_FEW = 20
+
 #: Vectors that are looked at more closely at once.
 _BLOCK = 4_096
 
@@ -80,7 +84,7 @@ WHERE place = 1 ORDER BY ordinal > 0, mtime_ns DESC, path, ordinal LIMIT :limit
 
 # The order of the joins is given: from ids to rows each step is one look-up.
 _CHUNKS_OF = f"""
-SELECT wanted.value, documents.id, chunks.id, chunks.ordinal, documents.path
+SELECT wanted.value, vectors.script, documents.id, chunks.id, chunks.ordinal, documents.path
 FROM json_each(:ids) AS wanted
 CROSS JOIN vec.vectors AS vectors ON vectors.id = wanted.value
 CROSS JOIN main.chunks ON chunks.sha = vectors.sha
@@ -94,7 +98,7 @@ JOIN vec.vectors AS vectors ON vectors.model = :model AND vectors.sha = chunks.s
 WHERE chunks.document IN ({ALLOWED}) ORDER BY vectors.id
 """
 
-_KNN = "SELECT rowid, distance, embedding FROM vec.{} WHERE embedding MATCH :query AND k = :count"
+_KNN = "SELECT rowid, distance, embedding FROM vec.{} WHERE embedding MATCH :query AND k = :count AND script = :script"
 _AMONG = " AND rowid IN (SELECT value FROM json_each(:among))"
 
 
@@ -137,7 +141,11 @@ def nearest(
     resident: bool,
     check: Callable[[], None] | None = None,
 ) -> list[ChunkHit]:
-    """The documents nearest to the query, each with its best chunk, best first; scores are cosines.
+    """The documents nearest to the query, each with its best chunk, best first.
+
+    A score is the cosine of query and chunk, less what is usual between the query and texts of the chunk's script: a
+    multilingual model puts texts of one language close together, and so a question would find what is written in its
+    own language before all that answers it in another.
 
     There are `pool` of them, or all that fulfil the filters. `resident` says that this process will be asked again and
     may keep vectors in memory; `check` is called now and then and may raise.
@@ -176,6 +184,7 @@ class _Search:
         self._query = query
         self._filters = filters
         self._pool = pool
+        self._usual = _usual(connection, model, query)
 
     def by_database(self) -> list[ChunkHit] | None:
         """Ask the extension; None where it would have to give more than it can."""
@@ -206,6 +215,12 @@ class _Search:
         if not parts:
             return []
         all_scores = scores(parts, self._query.astype(np.float32), check)
+        if len(self._usual) > 1:
+            usual = np.zeros(1 + max(self._usual), np.float32)
+            usual[list(self._usual)] = list(self._usual.values())
+            all_scores -= usual[np.concatenate([part.scripts for part in parts])]
+        else:
+            all_scores -= np.float32(sum(self._usual.values()))
         if self._filters != NO_FILTERS:
             found = self._settled(_best(parts, all_scores, None, self._first()))
             if found is not None:
@@ -231,14 +246,18 @@ class _Search:
 
         statement = _KNN.format(vector_table(self._model.id)) + (_AMONG if among is not None else "")
         query = self._query.astype(np.float32).tobytes()
-        values = {"query": query, "count": count, "among": among}
-        rows = cast("list[tuple[int, float, bytes]]", self._connection.execute(statement, values).fetchall())
-        ids = np.array([row for row, _, _ in rows], np.int64)
-        vectors = np.frombuffer(b"".join(blob for _, _, blob in rows), np.float32).reshape(len(rows), -1)
-        farthest = max((distance for _, distance, _ in rows), default=0.0)
-        # Of unit vectors the distance and the cosine tell the same.
-        floor = 1 - farthest * farthest / 2 if len(rows) == count else None
-        return _Candidates(ids, lambda start, end: vectors[start:end], floor)
+        found: list[tuple[int, float, bytes]] = []
+        floors = []
+        for script, usual in self._usual.items():
+            values = {"query": query, "count": count, "among": among, "script": script}
+            rows = cast("list[tuple[int, float, bytes]]", self._connection.execute(statement, values).fetchall())
+            found += rows
+            if len(rows) == count:
+                # Of unit vectors the distance and the cosine tell the same.
+                floors.append(1 - max(distance for _, distance, _ in rows) ** 2 / 2 - usual)
+        ids = np.array([row for row, _, _ in found], np.int64)
+        vectors = np.frombuffer(b"".join(blob for _, _, blob in found), np.float32).reshape(len(found), -1)
+        return _Candidates(ids, lambda start, end: vectors[start:end], max(floors, default=None))
 
     def _settled(self, candidates: _Candidates) -> list[ChunkHit] | None:
         """The answer, if it is certain that no other vector belongs in."""
@@ -248,10 +267,10 @@ class _Search:
             rows = candidates.vectors(start, start + _BLOCK)
             # Summed row by row: the same vector has the same score wherever it stands.
             exact = (rows * self._query).sum(axis=1)
-            score_of = dict(zip(ids.tolist(), (-exact).tolist(), strict=True))
+            score_of = dict(zip(ids.tolist(), exact.tolist(), strict=True))
             values = {"ids": json.dumps(ids.tolist()), **bindings(self._filters)}
-            for vector, document, chunk, ordinal, path in self._connection.execute(_CHUNKS_OF, values):
-                candidate = (score_of[vector], path, ordinal, chunk)
+            for vector, script, document, chunk, ordinal, path in self._connection.execute(_CHUNKS_OF, values):
+                candidate = (self._usual[script] - score_of[vector], path, ordinal, chunk)
                 if document not in documents or candidate < documents[document]:
                     documents[document] = candidate
         ranked = sorted((candidate, document) for document, candidate in documents.items())
@@ -267,6 +286,19 @@ class _Search:
     def _allowed_ids(self) -> list[int]:
         values = {"model": self._model.id, **bindings(self._filters)}
         return [row for (row,) in self._connection.execute(_ALLOWED_IDS, values)]
+
+
+def _usual(connection: apsw.Connection, model: Model, query: NDArray[np.float64]) -> dict[int, float]:
+    """For each script the cosine that the query has with its texts on average.
+
+    Of a script with few texts little is known: its average is mixed with that of all.
+    """
+    import numpy as np  # noqa: PLC0415 - only where vectors are touched
+
+    asked = connection.execute("SELECT script, rows, total FROM vec.scripts WHERE model = ?", (model.id,))
+    sums = {script: (rows, float(np.frombuffer(total, np.float64) @ query)) for script, rows, total in asked}
+    overall = sum(total for _, total in sums.values()) / max(1, sum(rows for rows, _ in sums.values()))
+    return {script: (total + _FEW * overall) / (rows + _FEW) for script, (rows, total) in sums.items()}
 
 
 def _best(
