@@ -26,7 +26,7 @@ class Check(NamedTuple):
 
 
 def examine(vault: Vault, *, verify: bool = False) -> list[Check]:
-    """Look at Python, SQLite, the segmenter, the embedding model and the index; with `verify` compare it with one made afresh."""
+    """Look at Python, SQLite, the segmenter, the model and the index; with `verify` compare it with one made afresh."""
     checks = [
         Check("python", ok=True, message=platform.python_version()),
         _sqlite(),
@@ -82,7 +82,7 @@ def _segmenter() -> Check:
 
 
 def _model(vault: Vault) -> Check:
-    configured = vault.config.embedding.model
+    configured = vault.embedding_model
     choice = models.choose(configured, vault.root)
     if choice.model is None:
         return Check("model", ok=configured in ("auto", "none"), message=choice.why)

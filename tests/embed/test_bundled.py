@@ -69,7 +69,9 @@ def test_the_table_of_pieces_cuts_every_text_as_the_tokenizer_does(converted: Pa
     whole.no_padding()
     whole.enable_truncation(64)
     table = QueryTokenizer(bundled.folder() / source.TABLE)
-    words = st.sampled_from(["知识", "管理", "garden", "ing", "～", "▁", "<s>", "</s>", "ｆｕｌｌ", "　", "é", "🀀", "1234"])
+    words = st.sampled_from(
+        ["知识", "管理", "garden", "ing", "～", "▁", "<s>", "</s>", "ｆｕｌｌ", "　", "é", "🀀", "1234"]
+    )
     texts = st.lists(words | st.text(max_size=8), max_size=30).map(" ".join) | st.lists(words).map("".join)
 
     @given(texts)
