@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import platform
-import shutil
 import subprocess
 import sys
-import time
+from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
 from tests.rerank.tiny_qwen3 import write_tokenizer
 from tests.tiny_models import tiny_cross_encoder
+from vault_lsp.embed import hub
 from vault_lsp.errors import ModelUnavailable
 from vault_lsp.rerank import Choice, choose, load, models
 
@@ -41,19 +42,19 @@ def apple(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "arm64")
 
 
-def snapshot(cache: Path, repository: str) -> Path:
-    """The folder of a fetched model, as a hub's client lays it out."""
-    place = cache / f"models--{repository.replace('/', '--')}"
-    (place / "refs").mkdir(parents=True)
-    (place / "refs/main").write_text("0123abc", encoding="utf-8")
-    folder = place / "snapshots/0123abc"
-    folder.mkdir(parents=True)
+def fetched(cache: Path, name: str, make: Callable[[Path], object]) -> Path:
+    """A model as `model fetch` leaves it, made by `make` in its folder."""
+    recipe = models.RECIPES[name]
+    folder = cache / hub.folder_name(recipe.repository) / "snapshots/0123abc"
+    folder.mkdir(parents=True, exist_ok=True)
+    make(folder)
+    sizes = {file.relative_to(folder).as_posix(): file.stat().st_size for file in folder.rglob("*") if file.is_file()}
+    hub.write_note(recipe, "0123abc", sizes, {})
     return folder
 
 
 def fetch_onnx(cache: Path, name: str) -> Path:
-    source = models.SOURCES[name]
-    return tiny_cross_encoder(snapshot(cache, source.repository), file=source.files[0])
+    return fetched(cache, name, lambda folder: tiny_cross_encoder(folder, file=models.RECIPES[name].files[0]))
 
 
 def write_qwen3(folder: Path) -> Path:
@@ -77,27 +78,41 @@ def test_none_is_none(setting: str, cache: Path, tmp_path: Path) -> None:
     assert why(setting, tmp_path) == "rerank.model is none"
 
 
-@pytest.mark.parametrize("name", models.SOURCES)
+@pytest.mark.parametrize("name", models.RECIPES)
 def test_a_model_that_is_not_there_is_named_with_the_command_that_fetches_it(
     name: str, cache: Path, tmp_path: Path
 ) -> None:
-    assert why(name, tmp_path) == f"{name} isn't on this machine: run `vault-lsp model fetch {name}`"
+    assert why(name, tmp_path) == f"{name} isn't installed: run `vault-lsp model fetch {name}`"
+    recipe = models.recipe(name.lower())
+    assert recipe is not None
+    assert recipe.name == name
+
+
+def test_no_other_name_has_a_recipe() -> None:
+    assert models.recipe("intfloat/multilingual-e5-small") is None
 
 
 def test_the_names_are_those_of_fastembed_with_their_files() -> None:
     from fastembed.rerank.cross_encoder import TextCrossEncoder
 
     listed = {
-        each["model"]: (each["sources"]["hf"], [each["model_file"], *each["additional_files"]])
+        each["model"]: (each["sources"]["hf"], (each["model_file"], *each["additional_files"]))
         for each in TextCrossEncoder.list_supported_models()
         if not each["model"].startswith("vault-lsp/")
     }
     ours = {
-        name: (source.repository, [file for file in source.files if "/" in file])
-        for name, source in models.SOURCES.items()
-        if source.engine == "onnx"
+        name: (recipe.repository, recipe.files)
+        for name, recipe in models.RECIPES.items()
+        if recipe.files[0].endswith(".onnx")
     }
     assert ours == listed
+
+
+def test_all_weights_for_mlx_are_fetched_and_nothing_else() -> None:
+    wanted = models.RECIPES[QWEN3].files
+    there = ["model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json"]
+    others = ["pytorch_model.bin", "onnx/model.onnx", "README.md", "run.py"]
+    assert [name for name in there + others if any(fnmatchcase(name, each) for each in wanted)] == there
 
 
 @pytest.mark.parametrize("setting", [INT8, INT8.upper(), "auto"])
@@ -110,25 +125,32 @@ def test_a_fetched_model_is_found_and_runs(setting: str, cache: Path, tmp_path: 
 
 
 def test_the_variant_that_was_named_is_the_one_that_is_used(cache: Path, tmp_path: Path) -> None:
+    full = "BAAI/bge-reranker-v2-m3"
     folder = fetch_onnx(cache, INT8)
-    shutil.copy(folder / "onnx/model_int8.onnx", folder / "onnx/model.onnx")
+    assert fetch_onnx(cache, full) == folder
     assert choose(INT8, tmp_path).file == "onnx/model_int8.onnx"
-    assert why("BAAI/bge-reranker-v2-m3", tmp_path).startswith("BAAI/bge-reranker-v2-m3 is incomplete")
-    (folder / "onnx/model.onnx_data").touch()
-    assert choose("BAAI/bge-reranker-v2-m3", tmp_path).file == "onnx/model.onnx"
+    assert choose(full, tmp_path).file == "onnx/model.onnx"
 
 
 @pytest.mark.parametrize("missing", ["onnx/model_int8.onnx", "tokenizer.json", "tokenizer_config.json"])
-def test_half_a_model_is_incomplete(missing: str, cache: Path, tmp_path: Path) -> None:
+def test_half_a_model_is_no_model(missing: str, cache: Path, tmp_path: Path) -> None:
     file = fetch_onnx(cache, INT8) / missing
+    content = file.read_bytes()
+    file.write_bytes(content[:-1])
+    assert why(INT8, tmp_path) == f"{INT8} is only partly downloaded: run `vault-lsp model fetch {INT8}`"
+    file.write_bytes(content)
+    assert choose(INT8, tmp_path).model == INT8
     file.unlink()
     file.symlink_to(tmp_path / "blob-that-never-came")
-    assert why(INT8, tmp_path) == f"{INT8} is incomplete: run `vault-lsp model fetch {INT8}`"
+    assert why(INT8, tmp_path) == f"{INT8} is only partly downloaded: run `vault-lsp model fetch {INT8}`"
 
 
-def test_a_name_with_a_folder_but_no_revision_is_not_there(cache: Path, tmp_path: Path) -> None:
-    (fetch_onnx(cache, INT8).parents[1] / "refs/main").write_text("", encoding="utf-8")
-    assert "isn't on this machine" in why(INT8, tmp_path)
+def test_a_fetched_repository_without_a_tokenizer_is_no_model(cache: Path, tmp_path: Path) -> None:
+    def bare(folder: Path) -> None:
+        (tiny_cross_encoder(folder, file="onnx/model_int8.onnx") / "tokenizer.json").unlink()
+
+    fetched(cache, INT8, bare)
+    assert "is only partly downloaded" in why(INT8, tmp_path)
 
 
 @pytest.mark.parametrize("place", ["model.onnx", "onnx/model.onnx", "quantized.onnx"])
@@ -173,17 +195,17 @@ def test_a_folder_for_mlx_is_used_where_there_is_mlx(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("mlx", "apple")
 def test_on_apple_silicon_auto_prefers_qwen3(cache: Path, tmp_path: Path) -> None:
     assert why("auto", tmp_path) == (
-        f"rerank.model is auto, and {QWEN3} isn't on this machine: run `vault-lsp model fetch {QWEN3}`"
+        f"rerank.model is auto, and {QWEN3} isn't installed: run `vault-lsp model fetch {QWEN3}`"
     )
     fetch_onnx(cache, INT8)
     assert choose("auto", tmp_path).model == INT8
-    write_qwen3(snapshot(cache, QWEN3))
+    fetched(cache, QWEN3, write_qwen3)
     assert choose("auto", tmp_path)[:3] == (QWEN3, f"{QWEN3}, by mlx-lm", "mlx")
 
 
 @pytest.mark.usefixtures("mlx")
 def test_elsewhere_auto_never_takes_qwen3(cache: Path, tmp_path: Path) -> None:
-    write_qwen3(snapshot(cache, QWEN3))
+    fetched(cache, QWEN3, write_qwen3)
     assert INT8 in why("auto", tmp_path)
     assert choose(QWEN3, tmp_path).engine == "mlx"
 
@@ -196,13 +218,6 @@ def test_a_folder_with_both_is_run_by_what_suits_the_machine(tmp_path: Path, mon
     assert choose("both", tmp_path).engine == "onnx"
 
 
-@pytest.mark.usefixtures("mlx")
-def test_any_model_of_the_model_folder_can_be_named(cache: Path, tmp_path: Path) -> None:
-    write_qwen3(snapshot(cache, "somebody/Qwen3-Reranker-4B-8bit"))
-    assert choose("somebody/Qwen3-Reranker-4B-8bit", tmp_path).engine == "mlx"
-    assert "vault-lsp model fetch somebody/other" in why("somebody/other", tmp_path)
-
-
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
@@ -211,6 +226,7 @@ def test_any_model_of_the_model_folder_can_be_named(cache: Path, tmp_path: Path)
         ("./nowhere", "neither a model's name nor a folder"),
         ("~nobody-of-that-name/x/y", "neither a model's name nor a folder"),
         ("a\0b", "neither a model's name nor a folder"),
+        ("somebody/model", "neither a model's name nor a folder"),
         ("../../a", "neither a model's name nor a folder"),
     ],
 )
@@ -218,17 +234,15 @@ def test_a_setting_that_means_nothing_says_so(setting: str, said: str, cache: Pa
     assert said in why(setting, tmp_path)
 
 
-def test_choosing_loads_no_library_and_takes_no_time(tmp_path: Path) -> None:
-    fetch_onnx(tmp_path / "models", INT8)
+def test_choosing_loads_no_library_and_takes_no_time(cache: Path, tmp_path: Path) -> None:
+    fetch_onnx(cache, INT8)
     program = """
-import os, sys
+import sys, time
 from pathlib import Path
 from vault_lsp.rerank import choose
-os.environ["VAULT_LSP_MODEL_DIR"] = sys.argv[1]
+started = time.perf_counter()
 assert choose("auto", Path(".")).model
+assert time.perf_counter() - started < 0.5
 assert not {"numpy", "onnxruntime", "fastembed", "tokenizers", "mlx", "huggingface_hub"} & sys.modules.keys()
 """
-    subprocess.run([sys.executable, "-c", program, str(tmp_path / "models")], cwd=ROOT, check=True, timeout=60)
-    started = time.perf_counter()
-    choose(str(tmp_path), tmp_path)
-    assert time.perf_counter() - started < 0.5
+    subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, timeout=60)

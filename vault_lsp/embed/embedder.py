@@ -36,18 +36,22 @@ class Definition:
         return f"{self.name}@{hashlib.sha256(repr(astuple(self)).encode()).hexdigest()[:16]}"
 
 
-class Embedder(Protocol):
-    """A model in memory. Safe to use from one thread at a time."""
+class QueryEmbedder(Protocol):
+    """A model in memory that embeds what is searched for. Safe to use from one thread at a time."""
 
     @property
     def definition(self) -> Definition:
         """What the vectors depend on."""
+
+    def query(self, text: str) -> Vectors:
+        """Vector of what is searched for, shape (dimensions,)."""
+
+
+class Embedder(QueryEmbedder, Protocol):
+    """A model in memory. Safe to use from one thread at a time."""
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens that each passage costs with its prefix, before it is cut to what the model takes."""
 
     def passages(self, texts: Sequence[str]) -> Vectors:
         """Vectors of texts that are searched, shape (texts, dimensions). A text past the model's limit is cut."""
-
-    def query(self, text: str) -> Vectors:
-        """Vector of what is searched for, shape (dimensions,)."""
