@@ -58,6 +58,12 @@ def test_the_first_batch_is_one_passage_so_that_little_is_risked() -> None:
     assert model.batches == [1]
 
 
+def test_what_is_far_from_fitting_is_given_up_at_once() -> None:
+    model = Timed(100)
+    assert model.read(texts(60), 1500)[0] is None
+    assert model.batches == [1]
+
+
 def test_a_budget_that_runs_out_gives_no_scores_and_the_reason() -> None:
     model = Timed(100)
     scores, said = model.read(texts(20), 1500)

@@ -171,6 +171,10 @@ def embedder(folder: Path) -> None:
     tiny_embedder(folder)
 
 
+def embedder_of_one_vector(folder: Path) -> None:
+    tiny_embedder(folder, pooled=True)
+
+
 def damaged_model(folder: Path) -> None:
     (tiny_cross_encoder(folder) / "model.onnx").write_bytes(b"no model\n" * 9)
 
@@ -183,7 +187,9 @@ def tokenizer_without_limit(folder: Path) -> None:
     (tiny_cross_encoder(folder) / "tokenizer_config.json").write_text("{}", encoding="utf-8")
 
 
-@pytest.mark.parametrize("make", [embedder, damaged_model, damaged_tokenizer, tokenizer_without_limit])
+@pytest.mark.parametrize(
+    "make", [embedder, embedder_of_one_vector, damaged_model, damaged_tokenizer, tokenizer_without_limit]
+)
 def test_what_is_no_cross_encoder_is_refused_in_one_line(make: object, tmp_path: Path) -> None:
     assert callable(make)
     make(tmp_path)
