@@ -58,7 +58,7 @@ LAYERS = (
     Layer(
         ("rerank",),
         (*BASE, "embed", "rerank"),
-        inside=("fastembed", "loguru", "tokenizers", "platformdirs", "mlx", "mlx_lm"),
+        inside=("fastembed", "loguru", "tokenizers", "mlx", "mlx_lm"),
     ),
     Layer(
         APPLICATION,
