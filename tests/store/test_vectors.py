@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vault_lsp.errors import Cancelled
-from vault_lsp.store import coverage, db, matrix, place, vector_file, vector_store, vectors
+from vault_lsp.store import coverage, db, matrix, place, vector_store, vectors
 from vault_lsp.store.compare import vector_problems
 from vault_lsp.store.connections import Connections
 from vault_lsp.store.search import NO_FILTERS, Filters
@@ -161,7 +160,7 @@ def take_small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @RESIDENT
-def test_the_nearest_documents_come_with_their_best_chunk(resident: bool, notes: Notes) -> None:
+def test_the_nearest_documents_come_with_their_best_chunk(*, resident: bool, notes: Notes) -> None:
     model = notes.model()
     notes.write("a.md", "far", "close")
     notes.write("b.md", "closer")
@@ -177,7 +176,7 @@ def test_the_nearest_documents_come_with_their_best_chunk(resident: bool, notes:
 
 
 @RESIDENT
-def test_of_equally_near_documents_the_path_decides(resident: bool, notes: Notes) -> None:
+def test_of_equally_near_documents_the_path_decides(*, resident: bool, notes: Notes) -> None:
     model = notes.model()
     vector = unit(0.3, 0.1, 0.7, 0.2)
     for name in "gbdface":
@@ -188,7 +187,7 @@ def test_of_equally_near_documents_the_path_decides(resident: bool, notes: Notes
 
 
 @RESIDENT
-def test_a_filter_costs_no_hit_and_orphans_take_no_place(resident: bool, notes: Notes, small_steps: None) -> None:
+def test_a_filter_costs_no_hit_and_orphans_take_no_place(*, resident: bool, notes: Notes, small_steps: None) -> None:
     model = notes.model()
     for number in range(40):
         notes.write(f"many/{number:02}.md", f"many {number}")
@@ -208,7 +207,7 @@ def test_a_filter_costs_no_hit_and_orphans_take_no_place(resident: bool, notes: 
 
 
 @RESIDENT
-def test_texts_of_one_script_are_compared_among_themselves(resident: bool, notes: Notes) -> None:
+def test_texts_of_one_script_are_compared_among_themselves(*, resident: bool, notes: Notes) -> None:
     model = notes.model()
     for number in range(40):
         notes.write(f"en/{number}.md", f"en {number}")
@@ -290,9 +289,9 @@ def test_models_do_not_meet(notes: Notes) -> None:
 )
 def test_what_is_no_unit_vector_is_not_stored_nor_the_rest_of_its_batch(vector: bytes, notes: Notes) -> None:
     model = notes.model()
+    batch = [Embedding(sha("good"), unit(1, 0, 0, 0).tobytes()), Embedding(sha("bad"), vector)]
     with notes.store.writer() as connection, pytest.raises(ValueError, match="vector of m"):
-        good = Embedding(sha("good"), unit(1, 0, 0, 0).tobytes())
-        notes.store.put(connection, model, [good, Embedding(sha("bad"), vector)])
+        notes.store.put(connection, model, batch)
     assert notes.put(model, {"good": unit(1, 0, 0, 0)}) == 1
 
 
@@ -347,7 +346,7 @@ def happen(notes: Notes, model: Model, event: tuple[Any, ...]) -> None:
             notes.remove(path)
         case "put", batch, script:
             notes.put(model, batch, script)
-        case "prune",:
+        case ("prune",):
             live = {text for texts, _ in notes.documents.values() for text in texts}
             orphans = {*notes.embedded} - live
             if len(orphans) > max(4, len(notes.embedded) / 2):
@@ -355,7 +354,7 @@ def happen(notes: Notes, model: Model, event: tuple[Any, ...]) -> None:
                 notes.embedded = {text: kept for text, kept in notes.embedded.items() if text in live}
             else:
                 assert notes.prune(model) == 0
-        case "reopen",:
+        case ("reopen",):
             notes.connections.close()
             held = notes.documents, notes.embedded
             notes.__init__(notes.store.index.folder)  # type: ignore[misc]
