@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import apsw
 
+from vault_lsp.embed import models
 from vault_lsp.errors import VaultLspError
 from vault_lsp.service import Vault
 from vault_lsp.store import compare, db, matrix, place, vector_file
@@ -25,12 +26,13 @@ class Check(NamedTuple):
 
 
 def examine(vault: Vault, *, verify: bool = False) -> list[Check]:
-    """Look at the programs below, the index and the vectors; with `verify` compare the index with one made afresh."""
+    """Look at the programs below, the model, the index and the vectors; `verify` compares them with fresh ones."""
     checks = [
         Check("python", ok=True, message=platform.python_version()),
         _sqlite(),
         _sqlite_vec(),
         _segmenter(),
+        _model(vault),
         Check("config", not vault.config_problems, "; ".join(map(str, vault.config_problems)) or "sound"),
         _index(vault),
         _vectors(vault),
@@ -99,6 +101,15 @@ def _segmenter() -> Check:
 
     words = rjieba.cut_for_search("知识管理")
     return Check("segmenter", bool(words), f"rjieba {metadata.version('rjieba')}")
+
+
+def _model(vault: Vault) -> Check:
+    configured = vault.embedding_model
+    choice = models.choose(configured, vault.root)
+    if choice.model is None:
+        return Check("model", ok=configured in ("auto", "none"), message=choice.why)
+    ready = "" if choice.ready else ", made ready when it is first used"
+    return Check("model", ok=True, message=f"{choice.model}, {choice.dimensions} dimensions{ready} ({choice.why})")
 
 
 def _index(vault: Vault) -> Check:
