@@ -254,7 +254,7 @@ class _Search:
                 # Of unit vectors the distance and the cosine tell the same.
                 floors.append(1 - max(distance for _, distance, _ in rows) ** 2 / 2 - usual)
         ids = np.array([row for row, _, _ in found], np.int64)
-        vectors = np.frombuffer(b"".join(blob for _, _, blob in found), np.float32).reshape(len(found), -1)
+        vectors = np.frombuffer(b"".join(blob for _, _, blob in found), np.float32).reshape(-1, self._model.dimensions)
         return _Candidates(ids, lambda start, end: vectors[start:end], max(floors, default=None))
 
     def _settled(self, candidates: _Candidates) -> list[ChunkHit] | None:
