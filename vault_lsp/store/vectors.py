@@ -37,6 +37,7 @@ __all__ = [
     "coverage",
     "embedding_lock",
     "extension_problem",
+    "extents",
     "missing",
     "models",
     "nearest",
@@ -117,6 +118,13 @@ def coverage(connection: apsw.Connection, model: Model | None) -> tuple[int, int
     with _reading(connection):
         chunks, embedded = db.one(connection, _COVERAGE, (model.id,))
         return chunks, embedded
+
+
+def extents(connection: apsw.Connection) -> tuple[object, ...]:
+    """Changes whenever a vector comes or goes."""
+    if vector_file.attached(connection) is None:
+        return ()
+    return tuple(connection.execute("SELECT fingerprint, rows, last, pruned FROM vec.models ORDER BY id").fetchall())
 
 
 def missing(connection: apsw.Connection, model: Model, limit: int | None = None) -> list[Missing]:
