@@ -20,7 +20,7 @@ from vault_lsp.prepare import passages
 from vault_lsp.store.vectors import Embedding, Missing
 
 if TYPE_CHECKING:
-    from vault_lsp.embed.embedder import Embedder
+    from vault_lsp.embed.embedder import QueryEmbedder
 
 #: Texts of one run of the model, and so the most that a crash can cost. More at once is no faster, and takes memory.
 BATCH = 4
@@ -61,7 +61,7 @@ def default_threads() -> int:
 def embed_missing(
     root: Path,
     missing: Sequence[Missing],
-    embedder: Embedder,
+    embedder: QueryEmbedder,
     put: _Put,
     progress: Callable[[int, int], None],
     cancelled: Callable[[], bool],

@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
+from weakref import WeakValueDictionary
 
 from vault_lsp.config import Config
 from vault_lsp.embed import models
@@ -22,18 +24,21 @@ from vault_lsp.indexer import Progress
 from vault_lsp.ranking import Query
 from vault_lsp.rerank import Loading, rerank
 from vault_lsp.search import Meaning, Reread
-from vault_lsp.store import vectors
+from vault_lsp.store import notes, vectors
 from vault_lsp.store.vectors import Embedding, Model, VectorStore
 
 if TYPE_CHECKING:
     import apsw
 
-    from vault_lsp.embed.embedder import Definition, Embedder, QueryEmbedder, Vectors
+    from vault_lsp.embed.embedder import QueryEmbedder
     from vault_lsp.store.connections import Connections
 
 log = logging.getLogger(__name__)
 
 State = Literal["on", "partial", "off"]
+
+#: Name of the threads that load a model beside the work of others. The interpreter must not end under them.
+LOADING = "load model"
 
 
 class Semantic(NamedTuple):
@@ -59,13 +64,48 @@ class Semantic(NamedTuple):
         return self.embedded / self.chunks if self.chunks else 1.0
 
 
+class Backlog(NamedTuple):
+    """What the configured model has still to embed: how many passages, or why it can't, "" where none is wanted.
+
+    `at_hand`: the model is in this process's memory, where a few passages cost less than a process of their own.
+    """
+
+    model: str | None
+    fingerprint: str | None
+    passages: int
+    left: int
+    at_hand: bool
+    why: str
+
+
 class _Serving(NamedTuple):
     semantic: Semantic
     model: Model | None
 
 
+class _Counted(NamedTuple):
+    """What served at a time, and the state of index and vectors then."""
+
+    at: float
+    state: object
+    serving: _Serving
+
+
+#: A question of a process that lives on is told what serves as of so many seconds ago: to count takes longer than to
+#: answer. So long it is believed where nothing has changed, and where something has.
+_BELIEVED = 30.0
+_RECENT = 1.0
+
+#: A model that could not be loaded is tried again after so many seconds.
+_TRY_AGAIN = 60.0
+
+#: Models for questions, which all vaults of a process share.
+_shared: WeakValueDictionary[str, QueryEmbedder] = WeakValueDictionary()
+_loading = threading.Lock()
+
+
 class Meanings:
-    """Vectors and models of one vault. Safe to use from several threads; a model computes for one at a time."""
+    """Vectors and models of one vault. Safe to use from several threads."""
 
     def __init__(self, root: Path, config: Config, connections: Connections, *, resident: bool) -> None:
         """`resident`: the process lives on, so that what is loaded pays later."""
@@ -76,10 +116,10 @@ class Meanings:
         self.resident = resident
         self._connections = connections
         self._store: VectorStore = connections.vectors
-        self._loading = threading.Lock()
-        self._computing = threading.Lock()
+        self._guard = threading.Lock()
         self._embedder: tuple[str, QueryEmbedder] | None = None
-        self._full: Embedder | None = None
+        self._failed = (0.0, "", "")
+        self._counted: _Counted | None = None
 
     # Asking ---------------------------------------------------------------------------------------------------------
 
@@ -91,10 +131,9 @@ class Meanings:
         self, connection: apsw.Connection, query: Query, check: Callable[[], None], *, patient: bool
     ) -> Meaning:
         """What vectors can add to a search. Whoever isn't patient gets nothing while the model is being loaded."""
+        semantic, model = self._serving_lately(connection)
         if query.mode == "keyword" or not query.text.strip():
-            semantic = self._serving(connection).semantic
             return Meaning(semantic.state, semantic.share)
-        semantic, model = self._serving(connection)
         if model is None or semantic.state == "off":
             return Meaning("off", semantic.share, None, semantic.why)
         try:
@@ -103,8 +142,8 @@ class Meanings:
             return Meaning("off", semantic.share, None, str(error))
         if embedder is None:
             return Meaning("off", semantic.share, None, "the model is being loaded")
-        with self._computing:
-            vector = embedder.query(query.text)
+        check()
+        vector = embedder.query(query.text)
         return Meaning(
             semantic.state,
             semantic.share,
@@ -119,7 +158,7 @@ class Meanings:
         if query.rerank is False or (query.rerank is None and self._rerank.model == "none"):
             return None
         model = "auto" if self._rerank.model == "none" else self._rerank.model
-        with self._loading:
+        with self._guard:
             # A process that answers once waits for the model; the budget is for reading alone.
             loading = self._rerankers.setdefault(model, Loading(model, self.root, threads=default_threads()))
 
@@ -144,7 +183,28 @@ class Meanings:
 
         return reread
 
+    def prepare(self) -> bool:
+        """Bring the model for questions into memory, where there is one that can serve; whether it is there."""
+        with self._connections.reader() as connection:
+            semantic, model = self._serving_lately(connection)
+        if model is None or semantic.state == "off":
+            return False
+        self._loaded(model)
+        return True
+
     # Embedding ------------------------------------------------------------------------------------------------------
+
+    def backlog(self) -> Backlog:
+        """What `embed` would do now."""
+        choice = models.choose(self.model, self.root)
+        with self._connections.reader() as connection:
+            chunks, _ = vectors.coverage(connection, None)
+            if choice.model is None or choice.fingerprint is None:
+                why = "" if self.model == "none" else choice.why
+                return Backlog(None, None, chunks, chunks, at_hand=False, why=why)
+            left = self._left(connection, choice.fingerprint)
+        at_hand = self._in_memory(choice.fingerprint) is not None
+        return Backlog(choice.model, choice.fingerprint, chunks, left, at_hand, "")
 
     def embed(
         self, progress: Callable[[Progress], None], cancelled: Callable[[], bool], threads: int | None
@@ -180,7 +240,7 @@ class Meanings:
         with self._store.writer() as connection:
             model = self._store.add_model(connection, choice.fingerprint, choice.model, choice.dimensions)
         done = 0
-        embedder: Embedder | None = None
+        embedder: QueryEmbedder | None = None
 
         def put(batch: list[Embedding]) -> None:
             with self._store.writer() as connection:
@@ -205,9 +265,10 @@ class Meanings:
             self._store.prune(connection, model)
             return Embedded(choice.model, done, len(missing))
 
-    def _for_passages(self, model: Model, threads: int, progress: Callable[[Progress], None]) -> Embedder:
-        if self._full is not None and self._full.definition.fingerprint == model.fingerprint:
-            return _Shared(self._full, self._computing)
+    def _for_passages(self, model: Model, threads: int, progress: Callable[[Progress], None]) -> QueryEmbedder:
+        held = self._in_memory(model.fingerprint)
+        if self.resident and held is not None:
+            return held
 
         def converting(_phase: str, done: int, total: int) -> None:
             progress(Progress("preparing model", done, total))
@@ -218,6 +279,16 @@ class Meanings:
         return embedder
 
     # Inside ---------------------------------------------------------------------------------------------------------
+
+    def _serving_lately(self, connection: apsw.Connection) -> _Serving:
+        """The model that answers now, as far as that was counted lately."""
+        if not self.resident:
+            return self._serving(connection)
+        state = (notes.state(connection), vectors.extents(connection))
+        counted, now = self._counted, time.monotonic()
+        if counted is None or now - counted.at > (_BELIEVED if state == counted.state else _RECENT):
+            counted = self._counted = _Counted(now, state, self._serving(connection))
+        return counted.serving
 
     def _serving(self, connection: apsw.Connection) -> _Serving:
         """The model that answers now."""
@@ -238,16 +309,18 @@ class Meanings:
                 best = embedded, model
         if (problem := vectors.extension_problem()) is not None:
             return _Serving(Semantic(None, chunks, 0, problem), None)
+        # A process that lives on embeds by itself.
+        how = "" if self.resident else ": run `vault-lsp index`"
         if best is None or best[0] == 0:
-            why = choice.why if choice.model is None else "nothing is embedded yet: run `vault-lsp index`"
+            why = choice.why if choice.model is None else f"nothing is embedded yet{how}"
             return _Serving(Semantic(choice.model, chunks, 0, why), None)
         embedded, model = best
         if model.fingerprint == choice.fingerprint:
-            why = f"{embedded} of {chunks} passages are embedded: `vault-lsp index` goes on"
+            why = f"{embedded} of {chunks} passages are embedded{how and ': `vault-lsp index` goes on'}"
         elif choice.model is None:
             why = choice.why
         else:
-            why = f"{model.name} still answers, until all is embedded by {choice.model}: run `vault-lsp index`"
+            why = f"{model.name} still answers, until all is embedded by {choice.model}{how}"
         return _Serving(Semantic(model.name, chunks, embedded, why), model)
 
     def _left(self, connection: apsw.Connection, fingerprint: str) -> int:
@@ -257,46 +330,47 @@ class Meanings:
                 return chunks - vectors.coverage(connection, model)[1]
         return chunks
 
+    def _in_memory(self, fingerprint: str) -> QueryEmbedder | None:
+        held = self._embedder
+        return held[1] if held is not None and held[0] == fingerprint else None
+
     def _loaded(self, model: Model) -> QueryEmbedder:
-        """The model for questions, loaded by the first that asks; others wait. ModelUnavailable as long as it fails."""
-        with self._loading:
-            held = self._embedder
-            if held is not None and held[0] == model.fingerprint:
-                return held[1]
-            embedder: QueryEmbedder
-            if self.resident:
-                embedder = self._full = models.load(model.name, self.root, threads=1)
-            else:
-                embedder = models.load_query_embedder(model.name, self.root)
-            if embedder.definition.fingerprint != model.fingerprint:
-                raise ModelUnavailable(f"{model.name} is not the model that made the vectors: run `vault-lsp index`")
-            self._embedder = (model.fingerprint, embedder)
-            return embedder
+        """The model for questions, loaded by the first that asks; others wait. ModelUnavailable where it can't be."""
+        with _loading:
+            held = self._in_memory(model.fingerprint) or _shared.get(model.fingerprint)
+            if held is None:
+                held = self._load(model)
+                _shared[model.fingerprint] = held
+            self._embedder = (model.fingerprint, held)
+            return held
+
+    def _load(self, model: Model) -> QueryEmbedder:
+        self._expect(model)
+        try:
+            embedder = models.load_query_embedder(model.name, self.root, threads=1)
+        except ModelUnavailable as error:
+            self._failed = (time.monotonic(), model.fingerprint, str(error))
+            raise
+        if embedder.definition.fingerprint != model.fingerprint:
+            raise ModelUnavailable(f"{model.name} is not the model that made the vectors: run `vault-lsp index`")
+        return embedder
+
+    def _expect(self, model: Model) -> None:
+        """Raises again what a model has failed with lately."""
+        at, fingerprint, why = self._failed
+        if fingerprint == model.fingerprint and time.monotonic() - at < _TRY_AGAIN:
+            raise ModelUnavailable(why)
 
     def _at_hand(self, model: Model) -> QueryEmbedder | None:
         """The model for questions if it is in memory; if not, it will be."""
-        held = self._embedder
-        if held is not None and held[0] == model.fingerprint:
-            return held[1]
-        if not self._loading.locked():
-            threading.Thread(target=self._load_quietly, args=(model,), daemon=True, name="load model").start()
+        held = self._in_memory(model.fingerprint)
+        if held is not None:
+            return held
+        self._expect(model)
+        if not _loading.locked():
+            threading.Thread(target=self._load_quietly, args=(model,), daemon=True, name=LOADING).start()
         return None
 
     def _load_quietly(self, model: Model) -> None:
         with suppress(VaultLspError):
             self._loaded(model)
-
-
-class _Shared:
-    """A model in memory that answers questions between the batches."""
-
-    def __init__(self, embedder: Embedder, computing: threading.Lock) -> None:
-        self._embedder = embedder
-        self._computing = computing
-        self.definition: Definition = embedder.definition
-        self.count_tokens = embedder.count_tokens
-        self.query = embedder.query
-
-    def passages(self, texts: Sequence[str]) -> Vectors:
-        with self._computing:
-            return self._embedder.passages(texts)

@@ -23,16 +23,13 @@ from vault_lsp.embedding import Embedded
 from vault_lsp.errors import Cancelled, IndexDamaged, NotInMemory
 from vault_lsp.indexer import Progress, Reconciled
 from vault_lsp.prepare import parse_decoded
-from vault_lsp.semantic import Meanings, Semantic
+from vault_lsp.semantic import Backlog, Meanings, Semantic
 from vault_lsp.store import compare, db, notes, place
 from vault_lsp.store.connections import Connections
 from vault_lsp.store.moved import take_over
 from vault_lsp.symbols import SymbolTable
 from vault_lsp.vault import Decoded, Rules, decode, existing_folder, find_root, printable, read, safe_file
-from vault_lsp.view import View
-
-#: Statements of SQLite between two looks at whether the caller still wants the answer.
-_STEPS = 20_000
+from vault_lsp.view import STEPS, View
 
 _NO_NOTES: Mapping[NotePath, Note] = {}
 
@@ -185,6 +182,17 @@ class Vault:
         """The same in a child process of low priority that leaves a core to others."""
         return child.embed(self.root, progress or (lambda _: None), cancelled or (lambda: False))
 
+    def backlog(self) -> Backlog:
+        """What is left to embed, by which model, or why nothing can be."""
+        return self._meanings.backlog()
+
+    def prepare_questions(self) -> bool:
+        """Bring the model that embeds questions into memory, if there are vectors that it serves. Blocks.
+
+        ModelUnavailable where it can't be loaded.
+        """
+        return self._meanings.prepare()
+
     # Reading --------------------------------------------------------------------------------------------------------
 
     @contextmanager
@@ -199,7 +207,7 @@ class Vault:
 
         with self._connections.reader() as connection:
             if cancelled is not None:
-                connection.set_progress_handler(cancelled, _STEPS)
+                connection.set_progress_handler(cancelled, STEPS)
             try:
                 with db.snapshot(connection):
                     known = self._known_in(connection)

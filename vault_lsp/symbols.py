@@ -1,9 +1,9 @@
-"""Names of the vault, matched as people type them: titles, aliases, headings; then notes by what they say."""
+"""Names of the vault, matched as people type them: titles, aliases, headings; then notes by what they say and mean."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import apsw
@@ -12,7 +12,6 @@ from vault_lsp.core.fuzzy import Folded, best
 from vault_lsp.core.links import name_key
 from vault_lsp.core.model import Note, NotePath
 from vault_lsp.core.text import Place, Point, unpack
-from vault_lsp.core.tokens import query_terms
 from vault_lsp.store import notes
 from vault_lsp.store import search as channels
 from vault_lsp.store.notes import StoredName
@@ -30,6 +29,10 @@ class Symbol(NamedTuple):
     container: str
     path: NotePath
     place: Place
+
+
+#: Documents by what they say and mean, best first, each with the chunk that speaks for it if one does.
+Texts = Callable[[], Sequence[tuple[int, int | None]]]
 
 
 class SymbolTable:
@@ -67,9 +70,17 @@ class SymbolTable:
 
 
 def find_symbols(
-    connection: apsw.Connection, table: SymbolTable, query: str, limit: int, overlay: Mapping[NotePath, Note]
+    connection: apsw.Connection,
+    table: SymbolTable,
+    query: str,
+    limit: int,
+    overlay: Mapping[NotePath, Note],
+    texts: Texts,
 ) -> tuple[Symbol, ...]:
-    """Names that match a query, best first, then notes that say it. Open buffers count instead of what is indexed."""
+    """Names that match a query, best first, then the notes that `texts` gives.
+
+    Open buffers count instead of what is indexed: by their names alone, not by their text.
+    """
     if not query.strip():
         return _recent(connection, limit, overlay)
     tagged = _tags(connection, query.strip()[1:], limit, overlay) if query.strip().startswith("#") else ()
@@ -88,9 +99,9 @@ def find_symbols(
     found = dict.fromkeys(symbol for _, _, symbol in rated)
     if len(found) < limit:
         shown = {symbol.path for symbol in found}
-        for hit in channels.keyword(connection, query_terms(query), channels.NO_FILTERS, limit):
-            if hit.path not in shown and hit.path not in overlay:
-                found.setdefault(_chunk_symbol(connection, hit))
+        for row in channels.hydrate(connection, texts()):
+            if row.path not in shown and row.path not in overlay:
+                found.setdefault(_text_symbol(row))
     return tuple(found)[:limit]
 
 
@@ -116,9 +127,8 @@ def _symbol(name: StoredName) -> Symbol:
     return Symbol(name.name, kind, _container(name.path), name.path, place)
 
 
-def _chunk_symbol(connection: apsw.Connection, hit: channels.ChunkHit) -> Symbol:
+def _text_symbol(row: channels.Row) -> Symbol:
     """A note found by its text: named by its title, placed where the text is."""
-    (row,) = channels.hydrate(connection, [(hit.document, hit.chunk)])
     at = Point(row.line_start, 0, 0, 0)
     return Symbol(row.title, "note", _container(row.path), row.path, Place(at, at))
 

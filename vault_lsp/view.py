@@ -25,8 +25,9 @@ from vault_lsp.core.model import (
 )
 from vault_lsp.core.parse import parse
 from vault_lsp.core.text import Place, Point, Text
+from vault_lsp.core.tokens import query_terms
 from vault_lsp.errors import NotFound, NotInMemory
-from vault_lsp.ranking import Query
+from vault_lsp.ranking import POOL, Query, rank
 from vault_lsp.search import SearchResult, answer
 from vault_lsp.semantic import Meanings
 from vault_lsp.store import notes
@@ -36,6 +37,15 @@ from vault_lsp.symbols import TOP, Symbol, SymbolTable, find_symbols
 #: Rules of links that lead nowhere, or not all the way.
 _BROKEN = frozenset({"broken-link", "readme-link", "broken-heading", "broken-block"})
 
+
+#: Channels of a search that find a note also if it shares no word with the query.
+_ONLY_MEANT = frozenset({"vector", "indegree"})
+
+#: So many of these a query is shown while it is typed.
+_NEAR = 20
+
+#: Statements of SQLite between two looks at whether the caller still wants the answer.
+STEPS = 20_000
 
 #: Notes whose anchors are kept between questions.
 _MOST_ANCHORS = 5_000
@@ -77,6 +87,10 @@ class _Wanted(NamedTuple):
     path: NotePath
     anchor: Place | None
     declaration: Place
+
+
+class _SupersededError(Exception):
+    """A newer question has come, and the answer to this one needs no more."""
 
 
 class View:
@@ -264,22 +278,63 @@ class View:
 
     # Search ---------------------------------------------------------------------------------------------------------
 
-    def search(self, query: Query) -> SearchResult:
-        """Hybrid search over what is indexed; open buffers take no part."""
+    def search(self, query: Query, *, patient: bool = True) -> SearchResult:
+        """Hybrid search over what is indexed; open buffers take no part.
+
+        Whoever isn't `patient` gets an answer without vectors while the model is being loaded.
+        """
         if self._meanings is None:
             raise NotInMemory(query.text)
-        meaning = self._meanings.meaning(self.connection, query, self._cancelled, patient=True)
+        meaning = self._meanings.meaning(self.connection, query, self._cancelled, patient=patient)
         reread = self._meanings.reread(query, self._cancelled)
         return answer(self.connection, query, self.config, self._text, self.indegree, meaning, reread)
 
-    def symbols(self, query: str, limit: int) -> tuple[Symbol, ...]:
-        """Notes, aliases and headings by name, and notes by what they say; best first.
+    def symbols(self, query: str, limit: int, superseded: Callable[[], bool] = lambda: False) -> tuple[Symbol, ...]:
+        """Notes, aliases and headings by name, and notes by what they say and mean; best first.
 
-        Without a query: the notes last changed.
+        Without a query: the notes last changed. Names alone will do once the question is `superseded` by another.
         """
-        return find_symbols(self.connection, self._table, query, limit, self._overlay)
+
+        def texts() -> list[tuple[int, int | None]]:
+            return self._texts(query, min(limit, POOL), superseded)
+
+        return find_symbols(self.connection, self._table, query, limit, self._overlay, texts)
 
     # Inside ---------------------------------------------------------------------------------------------------------
+
+    def _texts(self, text: str, limit: int, superseded: Callable[[], bool]) -> list[tuple[int, int | None]]:
+        """The best documents for a query that is being typed, each with its best chunk; nothing waits for a model."""
+        if self._meanings is None:
+            raise NotInMemory(text)
+
+        def check() -> None:
+            self._cancelled()
+            if superseded():
+                raise _SupersededError
+
+        def indegree(path: NotePath) -> int:
+            check()
+            return self.indegree(path)
+
+        query = Query(text, limit, mode="hybrid" if _means_something(text) else "keyword")
+        self.connection.set_progress_handler(superseded, STEPS, id=_SupersededError)
+        try:
+            check()
+            nearest = self._meanings.meaning(self.connection, query, check, patient=False).nearest
+            check()
+            ranking = rank(self.connection, query, query_terms(text), self.config.search, indegree, nearest)
+        except (apsw.InterruptError, _SupersededError):
+            self._cancelled()
+            return []
+        finally:
+            self.connection.set_progress_handler(None, id=_SupersededError)
+        # Every note is near to everything somehow: of those that share no word with the query only the nearest count.
+        found = [
+            item.document
+            for item in ranking.fused
+            if not item.channels.keys() <= _ONLY_MEANT or item.channels["vector"].rank <= _NEAR
+        ]
+        return [(document, ranking.chunks.get(document)) for document in found[:limit]]
 
     def _destination(self, path: NotePath, defined: Definition) -> tuple[Target, ...]:
         """Where `[label]: destination` leads, also if nothing uses the label."""
@@ -376,3 +431,9 @@ def _at(items: Iterable[_Item], point: Point) -> _Item | None:
 
 def _definition_at(note: Note, point: Point) -> Definition | None:
     return _at(note.definitions, point)
+
+
+def _means_something(text: str) -> bool:
+    """Whether what was typed is enough to have a meaning: the first letters of a word have none."""
+    letters = [letter for letter in text if letter.isalnum()]
+    return len(letters) >= (3 if text.isascii() else 2)

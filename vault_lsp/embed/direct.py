@@ -1,7 +1,8 @@
-"""Vectors of single queries for a process that answers one and ends: the same model without fastembed's imports."""
+"""Vectors of single texts for a process that embeds few: the same model without fastembed's imports and memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class DirectQueries:
-    """Embeds queries as the `Embedder` of the same model does."""
+    """Embeds queries as the `Embedder` of the same model does, and passages one by one. Threads may share it."""
 
     def __init__(self, source: Source, threads: int) -> None:
         """Load the model. Raises ModelUnavailable where its files can't be read or don't fit each other."""
@@ -42,9 +43,17 @@ class DirectQueries:
 
     def query(self, text: str) -> Vectors:
         """Vector of what is searched for, shape (dimensions,)."""
-        tokens = np.array([self._tokens(self._definition.query_prefix + clean(text))], np.int64)
+        return unit(self._vector(self._definition.query_prefix + clean(text)))
+
+    def passages(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of texts that are searched, shape (texts, dimensions). A text past the model's limit is cut."""
+        rows = [self._vector(self._definition.passage_prefix + clean(text)) for text in texts]
+        return unit(np.array(rows, np.float32).reshape(len(rows), self._definition.dimensions))
+
+    def _vector(self, text: str) -> Vectors:
+        tokens = np.array([self._tokens(text)], np.int64)
         [first, *_] = self._session.run(None, _given(self._session, tokens))
-        return unit(np.array(self._pooled(first[0]), np.float32))
+        return np.array(self._pooled(first[0]), np.float32)
 
     def _tokens(self, text: str) -> list[int]:
         if self._short:

@@ -37,7 +37,7 @@ class Definition:
 
 
 class QueryEmbedder(Protocol):
-    """A model in memory that embeds what is searched for. Safe to use from one thread at a time."""
+    """A model in memory that embeds what is searched for, and a few passages. Threads may share it."""
 
     @property
     def definition(self) -> Definition:
@@ -46,12 +46,12 @@ class QueryEmbedder(Protocol):
     def query(self, text: str) -> Vectors:
         """Vector of what is searched for, shape (dimensions,)."""
 
+    def passages(self, texts: Sequence[str]) -> Vectors:
+        """Vectors of texts that are searched, shape (texts, dimensions). A text past the model's limit is cut."""
+
 
 class Embedder(QueryEmbedder, Protocol):
-    """A model in memory. Safe to use from one thread at a time."""
+    """A model in memory, quick with many passages. Threads may share it, but for `count_tokens`."""
 
     def count_tokens(self, texts: Sequence[str]) -> list[int]:
         """Tokens that each passage costs with its prefix, before it is cut to what the model takes."""
-
-    def passages(self, texts: Sequence[str]) -> Vectors:
-        """Vectors of texts that are searched, shape (texts, dimensions). A text past the model's limit is cut."""

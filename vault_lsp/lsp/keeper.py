@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING
 
 from vault_lsp.errors import Cancelled, IndexBusy, IndexDamaged, VaultLspError
 from vault_lsp.lsp import watch
+from vault_lsp.lsp.embedding import Embedding
 from vault_lsp.lsp.progress import WorkDone
 from vault_lsp.lsp.session import Root
+from vault_lsp.semantic import Semantic
 from vault_lsp.service import Vault
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ log = logging.getLogger(__name__)
 #: The scan of a vault that has an index waits a moment, so that the first requests find both cores free.
 _SCAN_DELAY = 0.7
 _POLL_SECONDS = 1.0
+#: What is said beside the reason why a vault is not wholly embedded.
+_TURNED_OFF = "embedding is turned off in the editor's settings"
 #: With more bytes of changed notes than this a scan pays for a process of its own.
 _CHILD_BYTES = 1 << 20
 _STATUS_SECONDS = 0.5
@@ -49,6 +53,10 @@ class Keeper:
         self._phase = "scanning"
         self._status_at = 0.0
         self._mended_at = float("-inf")
+        self._counts = (0, 0)
+        self._semantic = Semantic(None, 0, 0, "")
+        self._told: dict[str, object] = {}
+        self.embedding = Embedding(ls, root, self._embedding_told)
         self._task = ls.spawn(self._live(), f"vault {root.folder}")
 
     def touch(self, files: Iterable[str]) -> None:
@@ -80,14 +88,16 @@ class Keeper:
         """Lets go of the folder; its vault is closed when nobody reads it any more."""
         self.root.closed.set()
         self._task.cancel()
+        self.embedding.close()
         for event in (self.root.opened, self.root.named, self.root.scanned):
             event.set()
         self.ls.spawn(self._close_vault(), "close vault")
 
     async def rebuild(self) -> None:
-        """Scans the whole vault now and waits for the end."""
+        """Scans the whole vault now and waits for the end. Then what is missing is embedded, which can take long."""
         await self.root.opened.wait()
         await self._scan()
+        self.embedding.now()
 
     async def _live(self) -> None:
         root, ls = self.root, self.ls
@@ -117,6 +127,7 @@ class Keeper:
         finally:
             root.named.set()
             root.scanned.set()
+        self.embedding.soon()
         await self._poll()
 
     async def _scan(self) -> None:
@@ -148,8 +159,12 @@ class Keeper:
                 root.scanned.set()
             changed = await ls.run(ls.writer, _changed, root, vault)
             if changed:
-                ls.index_changed(root)
+                self._changed()
         await self._tell_idle()
+
+    def _changed(self) -> None:
+        self.ls.index_changed(self.root)
+        self.embedding.soon()
 
     def _progressed(self, step: Progress, shown: WorkDone | None) -> None:
         # What is indexed in a moment is waited for as a whole.
@@ -188,7 +203,7 @@ class Keeper:
                     await asyncio.sleep(_POLL_SECONDS)
                     continue
                 if changed:
-                    ls.index_changed(root)
+                    self._changed()
                     await self._tell_idle()
         finally:
             self._draining = False
@@ -200,7 +215,7 @@ class Keeper:
             await asyncio.sleep(_POLL_SECONDS)
             try:
                 if ls.idle() and not self._draining and await ls.run(ls.writer, _changed, root, root.vault):
-                    ls.index_changed(root)
+                    self._changed()
                     if await ls.run(ls.writer, root.vault.needs_first_index):
                         self.rescan()  # somebody deleted the index, and an empty one stands in its place
             except IndexDamaged:
@@ -217,25 +232,69 @@ class Keeper:
             self.ls.vaults.discard(vault)
 
     async def status(self) -> dict[str, object]:
-        """What the vault holds, in the words of `vault/status`."""
+        """What the vault holds and what is being done, in the words of `vault/status`."""
         vault = self.root.vault
-        notes, problems = (0, 0) if vault is None else await self.ls.run(self.ls.readers, vault.counts)
-        phase = "indexing" if self._scanning.locked() else "idle"
-        return {"vault": self.root.uri, "phase": phase, "documents": notes, "total": notes, "problems": problems}
+        if vault is not None:
+            self._counts, self._semantic = await self.ls.run(self.ls.readers, _counted, vault)
+        return self._status("indexing" if self._scanning.locked() else self.embedding.phase or "idle")
+
+    def _status(self, phase: str, done: int = 0, total: int = 0) -> dict[str, object]:
+        """`documents` of `total` are indexed while that goes on; else `embedded` of `total` passages have a vector."""
+        notes, problems = self._counts
+        semantic, embedding = self._semantic, self.embedding
+        counting = phase in {"scanning", "indexing"}
+        coming = embedding.phase is not None
+        enabled = self.ls.session.settings.embedding_enable
+        return {
+            "vault": self.root.uri,
+            "phase": phase,
+            "documents": done if counting else notes,
+            "embedded": embedding.embedded if coming else semantic.embedded,
+            "total": total if counting else embedding.total if coming else semantic.chunks,
+            "problems": problems,
+            "semantic": semantic.state,
+            "model": semantic.model,
+            "why": embedding.why or (semantic.why if enabled else semantic.why and f"{semantic.why}; {_TURNED_OFF}"),
+        }
+
+    def _embedding_told(self) -> None:
+        """Embedding has begun, got on or ended."""
+        if self.root.closed.is_set():
+            return
+        phase = self.embedding.phase
+        if phase is None:
+            self.ls.spawn(self._tell_idle(), "status")
+            return
+        now = time.monotonic()
+        if phase != self._phase or now - self._status_at >= _STATUS_SECONDS:
+            self._status_at = now
+            self._tell(phase, 0, 0)
 
     async def _tell_idle(self) -> None:
-        self._phase = "idle"
-        self.ls.protocol.notify("vault/status", await self.status())
+        status = await self.status()
+        self._notify(status)
 
     def _tell(self, phase: str, done: int, total: int) -> None:
-        self._phase = phase
-        self.ls.protocol.notify(
-            "vault/status", {"vault": self.root.uri, "phase": phase, "documents": done, "total": total, "problems": 0}
-        )
+        self._notify(self._status(phase, done, total))
+
+    def _notify(self, status: dict[str, object]) -> None:
+        self._phase = str(status["phase"])
+        if status != self._told:
+            self._told = status
+            self.ls.protocol.notify("vault/status", status)
 
 
 def _open(folder: str) -> Vault:
     return Vault.open(Path(folder))
+
+
+def _counted(vault: Vault) -> tuple[tuple[int, int], Semantic]:
+    """Notes, files that are none, and vectors."""
+    counts = vault.counts()
+    try:
+        return counts, vault.semantic()
+    except VaultLspError as error:
+        return counts, Semantic(None, 0, 0, str(error))
 
 
 def _pending_bytes(vault: Vault) -> int:

@@ -51,7 +51,7 @@ class LoneView:
         found = [Resolved(link, self._resolve(link)) for link in self._note.links]
         return tuple(each for each in found if isinstance(each.resolution, Found))
 
-    def symbols(self, _query: str, _limit: int) -> tuple[Symbol, ...]:
+    def symbols(self, _query: str, _limit: int, _superseded: object = None) -> tuple[Symbol, ...]:
         """Nothing: what belongs to no vault is found in no vault."""
         return ()
 

@@ -37,6 +37,7 @@ from vault_lsp.lsp.look import Look
 from vault_lsp.lsp.memory import Memory
 from vault_lsp.lsp.protocol import Json, RequestFailed, VaultProtocol, encode
 from vault_lsp.lsp.session import Document, Root, Session
+from vault_lsp.semantic import LOADING
 from vault_lsp.service import Vault
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,9 @@ class VaultServer(LanguageServer):
         self.readers = ThreadPoolExecutor(_READERS, "lsp-read")
         self.writer = ThreadPoolExecutor(1, "lsp-index")
         self.scanner = ThreadPoolExecutor(2, "lsp-scan")
+        #: One of them waits for a child's long work, which `backlogs` allows to one folder at a time.
+        self.embedders = ThreadPoolExecutor(2, "lsp-embed")
+        self.backlogs = asyncio.Lock()
         #: Called once when the session ends.
         self.at_stop: list[Callable[[], None]] = []
         self.keepers: dict[str, Keeper] = {}
@@ -88,7 +92,7 @@ class VaultServer(LanguageServer):
         self._adopts = False
         self._adopting: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._running: set[Future[Any]] = set()
+        self._running: dict[Future[Any], ThreadPoolExecutor] = {}
         self._memory = Memory(self.session)
 
     def end(self, code: int) -> None:
@@ -140,8 +144,8 @@ class VaultServer(LanguageServer):
     async def run(self, pool: ThreadPoolExecutor, job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs a job in a thread."""
         future = pool.submit(job, *args, **kwargs)
-        self._running.add(future)
-        future.add_done_callback(self._running.discard)
+        self._running[future] = pool
+        future.add_done_callback(lambda done: self._running.pop(done, None))
         return await asyncio.wrap_future(future)
 
     async def answer(self, uri: str, job: Callable[[Look], object], *, whole: bool = False) -> Json | None:
@@ -307,7 +311,10 @@ class VaultServer(LanguageServer):
         if problems:
             self.show_error("; ".join(problems))
         if settings != self.session.settings:
+            switched = settings.embedding_enable != self.session.settings.embedding_enable
             self.session.settings = settings
+            for keeper in self.keepers.values() if switched else ():
+                keeper.embedding.settings_changed()
             for root in (None, *self.session.roots):
                 self.checks.refresh(root)
 
@@ -325,18 +332,18 @@ class VaultServer(LanguageServer):
             self._loop.call_soon_threadsafe(partial(function, *args, **kwargs))
 
     def idle(self) -> bool:
-        """Whether no job is running or waiting."""
-        return not self._running
+        """Whether no job is running or waiting, but for embedding."""
+        return all(pool is self.embedders for pool in self._running.copy().values())
 
     def finish(self) -> bool:
         """Waits for work in threads after the loop has ended; False when something did not stop in time."""
-        for pool in (self.readers, self.writer, self.scanner):
+        for pool in (self.readers, self.writer, self.scanner, self.embedders):
             pool.shutdown(wait=False, cancel_futures=True)
         if wait(list(self._running), _GRACE_SECONDS).not_done:
             return False
         for vault in self.vaults:
             vault.close()
-        return True
+        return not any(thread.name == LOADING for thread in threading.enumerate())
 
 
 def run(tcp: tuple[str, int] | None = None) -> int:

@@ -84,6 +84,8 @@ class Settings:
     #: Quiet time after which a run of changes is checked; the first change after a pause is checked at once.
     diagnostics_debounce_ms: int = 200
     symbols_limit: int = 200
+    #: Whether this server embeds what has no vector, as far as the vault's config has a model for it.
+    embedding_enable: bool = True
 
     def updated(self, given: object) -> tuple[Settings, list[str]]:
         """The settings with those of a client's object, and one sentence for each that isn't usable.
@@ -266,6 +268,8 @@ class Session:
     roots: list[Root] = field(default_factory=list)
     #: Rises with every change of the open buffers.
     edits: int = 0
+    #: Rises with every request for the symbols of the workspace.
+    searches: int = 0
 
     def put(self, document: Document) -> None:
         """Keeps a new version of a buffer, or one that was just opened."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from itertools import chain, zip_longest
 
@@ -14,6 +15,7 @@ from vault_lsp.lsp.convert import Wire
 from vault_lsp.lsp.look import Look
 from vault_lsp.lsp.protocol import Json, encode
 from vault_lsp.lsp.server import VaultServer
+from vault_lsp.lsp.session import Session
 
 
 def register(ls: VaultServer) -> None:
@@ -28,9 +30,15 @@ async def document_symbol(ls: VaultServer, params: types.DocumentSymbolParams) -
 
 
 async def workspace_symbol(ls: VaultServer, params: types.WorkspaceSymbolParams) -> Json:
-    """Notes, aliases, headings and tags whose names match, best first; an empty query lists the latest notes."""
+    """Notes, aliases, headings and tags whose names match, best first; then notes by what they say and mean.
+
+    An empty query lists the latest notes. While somebody types, a newer request ends the search for texts in older
+    ones, which then answer with names alone.
+    """
     limit = ls.session.settings.symbols_limit
-    job = partial(_workspace_symbols, query=params.query, limit=limit)
+    ls.session.searches += 1
+    superseded = partial(_superseded, ls.session, ls.session.searches)
+    job = partial(_workspace_symbols, query=params.query, limit=limit, superseded=superseded)
     roots = list(ls.session.roots)
     answers = await asyncio.gather(*(ls.read_root(root, job) for root in roots))
     owned = (
@@ -52,9 +60,16 @@ def _document_symbols(look: Look) -> list[Wire] | None:
     return convert.wire_outline(note.headings, end, look.encoding)
 
 
-def _workspace_symbols(look: Look, query: str, limit: int) -> list[tuple[str, Wire]]:
+def _superseded(session: Session, number: int) -> bool:
+    """Whether symbols were asked for again; may be called in any thread."""
+    return session.searches != number
+
+
+def _workspace_symbols(
+    look: Look, query: str, limit: int, superseded: Callable[[], bool] = lambda: False
+) -> list[tuple[str, Wire]]:
     symbols: list[tuple[str, Wire]] = []
-    for found in look.view.symbols(query, limit):
+    for found in look.view.symbols(query, limit, superseded):
         if not found.name.strip():
             continue
         uri = look.uri(found.path)
