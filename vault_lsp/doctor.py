@@ -14,7 +14,7 @@ import apsw
 from vault_lsp.embed import models
 from vault_lsp.errors import VaultLspError
 from vault_lsp.service import Vault
-from vault_lsp.store import db, place
+from vault_lsp.store import db, place, vectors
 
 
 class Check(NamedTuple):
@@ -26,10 +26,11 @@ class Check(NamedTuple):
 
 
 def examine(vault: Vault, *, verify: bool = False) -> list[Check]:
-    """Look at Python, SQLite, the segmenter, the model and the index; with `verify` compare it with one made afresh."""
+    """Look at what is installed, at the model and the index; with `verify` compare it with one made afresh."""
     checks = [
         Check("python", ok=True, message=platform.python_version()),
         _sqlite(),
+        _vectors(),
         _segmenter(),
         _model(vault),
         Check("config", not vault.config_problems, "; ".join(map(str, vault.config_problems)) or "sound"),
@@ -72,6 +73,13 @@ def _sqlite() -> Check:
     except apsw.Error as error:
         return Check("sqlite", ok=False, message=f"{apsw.sqlite_lib_version()} without FTS5: {error}")
     return Check("sqlite", ok=True, message=f"{apsw.sqlite_lib_version()} with FTS5")
+
+
+def _vectors() -> Check:
+    problem = vectors.extension_problem()
+    if problem is not None:
+        return Check("sqlite-vec", ok=False, message=problem)
+    return Check("sqlite-vec", ok=True, message=metadata.version("sqlite-vec"))
 
 
 def _segmenter() -> Check:

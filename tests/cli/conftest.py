@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pty
+import select
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support import write
+from tests.support import environment, write
 from vault_lsp.cli import run
 from vault_lsp.config import CONFIG_FILE
 
@@ -70,6 +74,41 @@ class Shell:
     def hits(self, *arguments: str) -> list[str]:
         """The paths of the notes that a search finds."""
         return [result["path"] for result in self("search", "--json", *arguments).json["results"]]
+
+
+def run_on_terminal(*arguments: str, cwd: Path) -> tuple[bytes, bytes]:
+    """Runs a command whose stderr is a terminal; its stdout, and what the terminal showed."""
+    ours, theirs = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "vault_lsp", *arguments],
+            cwd=cwd,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        shown = bytearray()
+        while True:
+            ready, _, _ = select.select([ours], [], [], 30)
+            try:
+                data = os.read(ours, 4096) if ready else b""
+            except OSError:  # the other side is gone
+                break
+            if not data:
+                break
+            shown += data
+        out, _ = process.communicate(timeout=20)
+        assert process.returncode == 0, shown
+    finally:
+        os.close(ours)
+    return out, bytes(shown)
+
+
+@pytest.fixture
+def on_terminal() -> Callable[..., tuple[bytes, bytes]]:
+    """Runs a command in a process of its own whose stderr is a terminal."""
+    return run_on_terminal
 
 
 @pytest.fixture(autouse=True)
