@@ -28,7 +28,7 @@ from vault_lsp.store.vectors import Embedding, Model, VectorStore
 if TYPE_CHECKING:
     import apsw
 
-    from vault_lsp.embed.embedder import Definition, Embedder, Vectors
+    from vault_lsp.embed.embedder import Definition, Embedder, QueryEmbedder, Vectors
     from vault_lsp.store.connections import Connections
 
 log = logging.getLogger(__name__)
@@ -78,8 +78,8 @@ class Meanings:
         self._store: VectorStore = connections.vectors
         self._loading = threading.Lock()
         self._computing = threading.Lock()
-        self._embedder: tuple[str, Embedder] | None = None
-        self._failed: tuple[str, str] | None = None
+        self._embedder: tuple[str, QueryEmbedder] | None = None
+        self._full: Embedder | None = None
 
     # Asking ---------------------------------------------------------------------------------------------------------
 
@@ -206,9 +206,8 @@ class Meanings:
             return Embedded(choice.model, done, len(missing))
 
     def _for_passages(self, model: Model, threads: int, progress: Callable[[Progress], None]) -> Embedder:
-        held = self._embedder
-        if self.resident and held is not None and held[0] == model.fingerprint:
-            return _Shared(held[1], self._computing)
+        if self._full is not None and self._full.definition.fingerprint == model.fingerprint:
+            return _Shared(self._full, self._computing)
 
         def converting(_phase: str, done: int, total: int) -> None:
             progress(Progress("preparing model", done, total))
@@ -258,19 +257,23 @@ class Meanings:
                 return chunks - vectors.coverage(connection, model)[1]
         return chunks
 
-    def _loaded(self, model: Model) -> Embedder:
+    def _loaded(self, model: Model) -> QueryEmbedder:
         """The model for questions, loaded by the first that asks; others wait. ModelUnavailable as long as it fails."""
         with self._loading:
             held = self._embedder
             if held is not None and held[0] == model.fingerprint:
                 return held[1]
-            embedder = models.load(model.name, self.root, threads=1)
+            embedder: QueryEmbedder
+            if self.resident:
+                embedder = self._full = models.load(model.name, self.root, threads=1)
+            else:
+                embedder = models.load_query_embedder(model.name, self.root)
             if embedder.definition.fingerprint != model.fingerprint:
                 raise ModelUnavailable(f"{model.name} is not the model that made the vectors: run `vault-lsp index`")
             self._embedder = (model.fingerprint, embedder)
             return embedder
 
-    def _at_hand(self, model: Model) -> Embedder | None:
+    def _at_hand(self, model: Model) -> QueryEmbedder | None:
         """The model for questions if it is in memory; if not, it will be."""
         held = self._embedder
         if held is not None and held[0] == model.fingerprint:

@@ -17,9 +17,6 @@ import pytest
 
 from tests.support import environment, write
 from vault_lsp.cli import run
-from vault_lsp.config import CONFIG_FILE
-
-NO_MODEL = "embedding: {model: none}\n"
 
 
 class Done(NamedTuple):
@@ -115,21 +112,17 @@ def on_terminal() -> Callable[..., tuple[bytes, bytes]]:
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VAULT_LSP_INDEX_DIR", str(tmp_path / "index"))
     monkeypatch.setenv("VAULT_LSP_MODEL_DIR", str(tmp_path / "models"))
-    for name in ("VAULT_LSP_VAULT", "VAULT_LSP_EMBEDDING"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("VAULT_LSP_VAULT", raising=False)
 
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Shell]:
-    """Makes a vault named `vault` of path → content, with the current folder in it.
-
-    It has no embedding model unless its config says so.
-    """
+    """Makes a vault named `vault` of path → content, with the current folder in it."""
 
     def make(**files: str | bytes) -> Shell:
         root = tmp_path / "vault"
         (root / ".obsidian").mkdir(parents=True, exist_ok=True)
-        write(root, {CONFIG_FILE: NO_MODEL, **files})
+        write(root, files)
         monkeypatch.chdir(root)
         return Shell(root, monkeypatch)
 

@@ -28,10 +28,11 @@ NOTES = {
 
 
 @pytest.fixture
-def learned(shell: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+def learned(shell: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Makes a vault with a tiny model of its own."""
 
     def make(**files: str | bytes) -> Any:
+        monkeypatch.delenv("VAULT_LSP_EMBEDDING")
         model = tiny_embedder(tmp_path / "tiny")
         return shell(**{CONFIG: f"embedding: {{model: {model}}}\n", **files})
 
@@ -123,8 +124,9 @@ def test_a_vault_without_vectors_is_no_news_to_scripts(learned: Callable[..., An
 
 @pytest.mark.parametrize("model", ["/none/such", "no/such-model", "broken"])
 def test_a_model_that_is_not_there_is_one_line_and_search_goes_on(
-    shell: Callable[..., Any], tmp_path: Path, model: str
+    shell: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
+    monkeypatch.delenv("VAULT_LSP_EMBEDDING")
     if model == "broken":
         model = str(tiny_embedder(tmp_path / "broken"))
         file = next((tmp_path / "broken").glob("*.onnx"))
@@ -224,9 +226,9 @@ def test_ctrl_c_while_embedding_keeps_what_is_done(learned: Callable[..., Any]) 
 def test_embedding_shows_its_rate_and_the_time_left_on_a_terminal(
     learned: Callable[..., Any], on_terminal: Callable[..., Any]
 ) -> None:
-    run = learned(**{f"{n}.md": f"# Note {n}\n\n" + f"words of note {n} " * 40 for n in range(300)})
+    run = learned(**{f"{n}.md": f"# Note {n}\n\n" + f"words of note {n} " * 40 for n in range(700)})
     out, shown = on_terminal("index", "--json", cwd=run.root)
-    assert json.loads(out)["embedded"] == 300
+    assert json.loads(out)["embedded"] == 700
     assert re.search(rb"Embedding, \d+ a second +\[#+", shown)
     assert b"100%" in shown
 

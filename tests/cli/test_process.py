@@ -36,7 +36,7 @@ def call(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None, **mor
 
 
 def vault(folder: Path, files: Mapping[str, str | bytes]) -> Path:
-    write(folder, {".obsidian/app.json": "{}", ".vault-lsp/config.yaml": "embedding: {model: none}\n", **files})
+    write(folder, {".obsidian/app.json": "{}", **files})
     return folder
 
 

@@ -247,7 +247,7 @@ def test_an_index_that_is_damaged_under_the_server_is_made_anew(tmp_path: Path, 
         client.initialize(root)
         query = {"query": "quince"}
         client.wait_for(lambda: len(client.request("workspace/symbol", query)) >= len(notes))
-        (index,) = (tmp_path / "cache").glob("*/*.db")
+        (index,) = (tmp_path / "cache").glob("*/index-*.db")
         for _ in range(2):  # by then SQLite has noticed
             os.truncate(index, length)
             with suppress(ServerError):
