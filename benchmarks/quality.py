@@ -245,7 +245,7 @@ def ranks_only() -> Iterator[None]:
 
 def always_sure() -> AbstractContextManager[Any]:
     """Words count in full, however few of the query's the best passages hold."""
-    return mock.patch.object(ranking, "_sureness", lambda *_: 1.0)
+    return mock.patch.object(ranking, "_sureness", return_value=1.0)
 
 
 VARIANTS: dict[str, Variant] = {
