@@ -76,8 +76,7 @@ def status(context: click.Context, folder: str | None, as_json: bool) -> None:
     with open_vault(context, folder) as vault:
         told, semantic = vault.status(), vault.semantic()
         if as_json:
-            about = {"semantic": semantic.state, "embedded": round(semantic.share, 4), "model": semantic.model}
-            print_json({"schema": SCHEMA, **told, **about, "why": semantic.why})
+            print_json({"schema": SCHEMA, **told})
             return
         say(f"Vault    {shown(str(vault.root))}")
         say(f"Notes    {told['notes']} indexed, {len(told['skipped'])} skipped, {told['pending']} not up to date")
