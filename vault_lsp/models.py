@@ -6,9 +6,8 @@ from pathlib import Path
 
 from vault_lsp.embed import bundled, models
 from vault_lsp.embed.bundled import Progress
-from vault_lsp.embed.hub import Recipe
 from vault_lsp.embed.models import Installed, list_models, remove
-from vault_lsp.rerank.models import SOURCES
+from vault_lsp.rerank.models import RECIPES, recipe
 
 __all__ = ["SUGGESTED", "Installed", "fetch", "list_models", "remove"]
 
@@ -17,7 +16,7 @@ SUGGESTED = (
     bundled.NAME,
     "jinaai/jina-embeddings-v2-base-zh",
     "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
-    *SOURCES,
+    *RECIPES,
 )
 
 
@@ -26,8 +25,4 @@ def fetch(name: str, *, progress: Progress | None = None) -> Path:
 
     Raises ModelUnavailable with one line, within three seconds where there is no network.
     """
-    known = {each.casefold(): each for each in SOURCES}
-    if (reranker := known.get(name.casefold())) is None:
-        return models.fetch(name, progress=progress)
-    source = SOURCES[reranker]
-    return models.fetch(reranker, progress=progress, recipe=Recipe(reranker, source.repository, source.files))
+    return models.fetch(name, progress=progress, recipe=recipe(name))

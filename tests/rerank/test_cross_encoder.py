@@ -49,7 +49,7 @@ def praising(folder: Path, letter: str) -> Path:
 
 @pytest.fixture(scope="module")
 def random_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_cross_encoder(tmp_path_factory.mktemp("random"), seed=1)
+    return tiny_cross_encoder(tmp_path_factory.mktemp("random"), seed=5)
 
 
 @pytest.fixture(scope="module")
