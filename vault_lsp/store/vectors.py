@@ -64,7 +64,7 @@ _MOST = 4_096
 _ERROR = 1e-4
 
 #: So many texts in one script say as much about what is usual there as those of all scripts together.
-_FEW = 20
+_FEW = 5
 
 #: Vectors that are looked at more closely at once.
 _BLOCK = 4_096
