@@ -28,8 +28,8 @@ class Layer(NamedTuple):
 
 #: What stands between the surfaces and the adapters. Each of these may use the others and all below.
 APPLICATION = (
-    *("prepare", "indexer", "embedding", "child", "search", "symbols", "view", "service", "doctor"),
-    *("questions", "evaluate", "ranking", "semantic"),
+    *("prepare", "indexer", "embedding", "ranking", "search", "semantic", "symbols", "view", "child", "service"),
+    *("doctor", "evaluate", "questions"),
 )
 BASE = ("core", "config", "errors")
 

@@ -78,7 +78,8 @@ class _Graph:
 
     def encoder(self, width: int, positions: int) -> str:
         """Token and position vectors, and one layer of attention that leaves the padding out."""
-        words = self.node("Gather", [self.random(len(VOCABULARY), width), "input_ids"])
+        narrow = self.node("Gather", [self.random(len(VOCABULARY), 8), "input_ids"])  # wide, it would be a large file
+        words = self.node("MatMul", [narrow, self.random(8, width)])
         length = self.node("Shape", ["input_ids"], start=1, end=2)
         zero = self.constant(np.array([0], np.int64))
         places = self.node("Slice", [self.random(positions, width), zero, length, zero])

@@ -24,7 +24,7 @@ from vault_lsp.indexer import Progress
 from vault_lsp.ranking import Query
 from vault_lsp.rerank import Loading, rerank
 from vault_lsp.search import Meaning, Reread
-from vault_lsp.store import notes, vectors
+from vault_lsp.store import vectors
 from vault_lsp.store.vectors import Embedding, Model, VectorStore
 
 if TYPE_CHECKING:
@@ -83,18 +83,8 @@ class _Serving(NamedTuple):
     model: Model | None
 
 
-class _Counted(NamedTuple):
-    """What served at a time, and the state of index and vectors then."""
-
-    at: float
-    state: object
-    serving: _Serving
-
-
-#: A question of a process that lives on is told what serves as of so many seconds ago: to count takes longer than to
-#: answer. So long it is believed where nothing has changed, and where something has.
-_BELIEVED = 30.0
-_RECENT = 1.0
+#: So many passages take no longer with the model for questions, one by one, than the one for passages takes to load.
+FEW = 16
 
 #: A model that could not be loaded is tried again after so many seconds.
 _TRY_AGAIN = 60.0
@@ -119,7 +109,6 @@ class Meanings:
         self._guard = threading.Lock()
         self._embedder: tuple[str, QueryEmbedder] | None = None
         self._failed = (0.0, "", "")
-        self._counted: _Counted | None = None
 
     # Asking ---------------------------------------------------------------------------------------------------------
 
@@ -131,7 +120,7 @@ class Meanings:
         self, connection: apsw.Connection, query: Query, check: Callable[[], None], *, patient: bool
     ) -> Meaning:
         """What vectors can add to a search. Whoever isn't patient gets nothing while the model is being loaded."""
-        semantic, model = self._serving_lately(connection)
+        semantic, model = self._serving(connection)
         if query.mode == "keyword" or not query.text.strip():
             return Meaning(semantic.state, semantic.share)
         if model is None or semantic.state == "off":
@@ -186,7 +175,7 @@ class Meanings:
     def prepare(self) -> bool:
         """Bring the model for questions into memory, where there is one that can serve; whether it is there."""
         with self._connections.reader() as connection:
-            semantic, model = self._serving_lately(connection)
+            semantic, model = self._serving(connection)
         if model is None or semantic.state == "off":
             return False
         self._loaded(model)
@@ -252,7 +241,7 @@ class Meanings:
             if not missing:
                 break
             if embedder is None:
-                embedder = self._for_passages(model, threads, progress)
+                embedder = self._for_passages(model, len(missing), threads, progress)
             begun = done
 
             def report(now: int, total: int, begun: int = begun) -> None:
@@ -265,9 +254,11 @@ class Meanings:
             self._store.prune(connection, model)
             return Embedded(choice.model, done, len(missing))
 
-    def _for_passages(self, model: Model, threads: int, progress: Callable[[Progress], None]) -> QueryEmbedder:
+    def _for_passages(
+        self, model: Model, count: int, threads: int, progress: Callable[[Progress], None]
+    ) -> QueryEmbedder:
         held = self._in_memory(model.fingerprint)
-        if self.resident and held is not None:
+        if held is not None and count <= FEW:
             return held
 
         def converting(_phase: str, done: int, total: int) -> None:
@@ -279,16 +270,6 @@ class Meanings:
         return embedder
 
     # Inside ---------------------------------------------------------------------------------------------------------
-
-    def _serving_lately(self, connection: apsw.Connection) -> _Serving:
-        """The model that answers now, as far as that was counted lately."""
-        if not self.resident:
-            return self._serving(connection)
-        state = (notes.state(connection), vectors.extents(connection))
-        counted, now = self._counted, time.monotonic()
-        if counted is None or now - counted.at > (_BELIEVED if state == counted.state else _RECENT):
-            counted = self._counted = _Counted(now, state, self._serving(connection))
-        return counted.serving
 
     def _serving(self, connection: apsw.Connection) -> _Serving:
         """The model that answers now."""

@@ -240,6 +240,11 @@ class Vault:
         with self._connections.reader() as connection:
             return notes.counts(connection).notes, len(notes.skipped(connection))
 
+    @property
+    def embedding_model(self) -> str:
+        """What decides about the model: the variable VAULT_LSP_EMBEDDING, else the config."""
+        return self._meanings.model
+
     def semantic(self) -> Semantic:
         """Whether the vault can be searched by meaning, and what is in the way."""
         with self._connections.reader() as connection:

@@ -76,7 +76,8 @@ class Shell:
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VAULT_LSP_INDEX_DIR", str(tmp_path / "index"))
     monkeypatch.setenv("VAULT_LSP_MODEL_DIR", str(tmp_path / "models"))
-    monkeypatch.delenv("VAULT_LSP_VAULT", raising=False)
+    for name in ("VAULT_LSP_VAULT", "VAULT_LSP_EMBEDDING"):
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture

@@ -41,8 +41,8 @@ def test_vectors_agree_with_the_engine_of_the_package(converted: Path, tmp_path:
     assert ours.dtype == np.float32
     assert ours.shape == (len(short), 384)
     assert (ours * engine.passage(list(short))).sum(axis=1).min() > 0.985
-    queries = np.array([embedder.query(text) for text in short])
-    assert (queries * engine.query(list(short))).sum(axis=1).min() > 0.985
+    queries = np.array([embedder.query(text) for text in TEXTS[:2]])
+    assert (queries * engine.query(list(TEXTS[:2]))).sum(axis=1).min() > 0.985
     assert embedder.count_tokens(TEXTS) == [engine.token_count(text) for text in TEXTS]
 
 
@@ -69,7 +69,9 @@ def test_the_table_of_pieces_cuts_every_text_as_the_tokenizer_does(converted: Pa
     whole.no_padding()
     whole.enable_truncation(64)
     table = QueryTokenizer(bundled.folder() / source.TABLE)
-    words = st.sampled_from(["知识", "管理", "garden", "ing", "～", "▁", "<s>", "</s>", "ｆｕｌｌ", "　", "é", "🀀", "1234"])
+    words = st.sampled_from(
+        ["知识", "管理", "garden", "ing", "～", "▁", "<s>", "</s>", "ｆｕｌｌ", "　", "é", "🀀", "1234"]
+    )
     texts = st.lists(words | st.text(max_size=8), max_size=30).map(" ".join) | st.lists(words).map("".join)
 
     @given(texts)

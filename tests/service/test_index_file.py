@@ -256,7 +256,8 @@ def test_prune_removes_what_nobody_uses(root: Path, vault: Vault, tmp_path: Path
     assert [Path(file).name for file in doctor.prune_indexes(vault)] == ["index-v2.1.db"]
     assert doctor.prune_indexes(vault) == []
     assert sorted(file.name for file in vault.index.folder.iterdir() if file.suffix not in (".db-wal", ".db-shm")) == [
-        *("CACHEDIR.TAG", "current-v2", "index-v2.2.db", "index-v2.2.seal", "vault.json")
+        *("CACHEDIR.TAG", "current-v2", "index-v2.2.db", "index-v2.2.seal", "vault.json"),
+        *("vectors-v1.1.db", "vectors-v1.1.seal"),
     ]
     assert living.exists()
     assert (cache / "foreign/precious.txt").exists()

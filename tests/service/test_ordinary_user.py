@@ -22,12 +22,13 @@ NOBODY = 65534
 PROGRAM = """
 import codecs, contextlib, io, json, os, sys
 from pathlib import Path
-import pathspec, platformdirs, rjieba, yaml, tempfile
+import ctypes, pathspec, platformdirs, rjieba, sqlite_vec, yaml, tempfile
 import vault_lsp.cli, vault_lsp.doctor
 from vault_lsp.service import Vault
 from vault_lsp.search import Query
 
 vault_lsp.doctor._segmenter()
+ctypes.CDLL(sqlite_vec.loadable_path() + ".so")
 for name in ("ascii", "utf-8-sig", "utf-16"):
     codecs.lookup(name)
 if os.geteuid() == 0:

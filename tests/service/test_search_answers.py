@@ -109,9 +109,12 @@ def test_explained_scores_add_up(vault: Callable[..., Vault]) -> None:
     made = vault(**{"leek.md": "leek soup\n", "b.md": "leek [[leek]]\n", "c.md": "# On leek\n\nx\n"})
     for hit in ask(made, "leek", explain=True).hits:
         assert hit.channels is not None
-        parts = [channel["weight"] / (60 + channel["rank"]) for channel in hit.channels.values()]
+        parts = [channel["weight"] * channel["strength"] / (60 + channel["rank"]) for channel in hit.channels.values()]
         assert hit.score == pytest.approx(sum(parts))
+        assert parts == pytest.approx([channel["contribution"] for channel in hit.channels.values()])
     assert ask(made, "leek").hits[0].channels is None
+    scores = [hit.score for hit in ask(made, "leek").hits]
+    assert scores == sorted(scores, reverse=True)
 
 
 @pytest.mark.parametrize("query", ["two sums", "Two-Sums", "two sums?", "the two sums"])

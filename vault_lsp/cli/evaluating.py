@@ -131,7 +131,7 @@ def _modes(vault: Vault, semantic: Semantic, mode: str, rerank: bool | None) -> 
         if mode in ("hybrid", "semantic"):
             raise ModelUnavailable(f"semantic search is off: {semantic.why or 'nothing is embedded yet'}")
         modes = ["keyword"]
-        if mode == "all" and vault.config.embedding.model != "none":
+        if mode == "all" and vault.embedding_model != "none":
             warn(f"only keyword search is measured: {semantic.why}")
     else:
         modes = ["hybrid", *_SINGLE] if mode == "all" else [mode]

@@ -166,7 +166,7 @@ def _embed(vault: Vault) -> Embedded:
         warn(str(error))
         return _not_embedded(vault, str(error))
     # That a vault without a model has no vectors is no news to a script.
-    if done.why and (vault.config.embedding.model not in ("auto", "none") or at_terminal()):
+    if done.why and (vault.embedding_model not in ("auto", "none") or at_terminal()):
         warn(done.why)
     return done
 

@@ -134,7 +134,7 @@ def _is_news(vault: Vault, answer: SearchResult, mode: str, as_json: bool) -> bo
     no vectors at all is no news to a script, nor to those who want it so.
     """
     semantic = vault.semantic()
-    configured = vault.config.embedding.model
+    configured = vault.embedding_model
     if answer.note != semantic.why or (semantic.model is None and configured not in ("auto", "none")):
         return True
     if as_json:

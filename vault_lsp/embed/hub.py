@@ -54,7 +54,7 @@ class Installed(NamedTuple):
     checksums: Mapping[str, str]
 
     def is_sound(self) -> bool:
-        """Whether every file is whole and the large ones have the right contents, which takes as long as reading them."""
+        """Whether every file is whole and the large ones have their contents; it takes as long as reading them."""
         return self.is_whole() and all(sha256(self.folder / name) == each for name, each in self.checksums.items())
 
     def is_whole(self) -> bool:

@@ -35,8 +35,6 @@ class Installed(NamedTuple):
 
 def choose(model: str, root: Path) -> Choice:
     """What the setting `embedding.model` of the vault at `root` comes to. Loads nothing and asks no network."""
-    if model == "none":
-        return Choice(None, "embedding.model is none")
     try:
         source, why = _located(model, root)
     except ModelUnavailable as error:
@@ -117,7 +115,9 @@ def remove(name: str) -> bool:
 
 
 def _located(model: str, root: Path) -> tuple[Source, str]:
-    """The model that a setting means, and why it is this one."""
+    """The model that a setting means, and why it is this one. Raises ModelUnavailable where there is none."""
+    if model == "none":
+        raise ModelUnavailable("embedding.model is none")
     if model in {"auto", bundled.NAME}:
         if bundled.is_available():
             return bundled.source(), "the bundled model"

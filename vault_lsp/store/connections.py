@@ -18,6 +18,7 @@ from vault_lsp.store import db
 from vault_lsp.store.place import Index, create_folder, refused, remove
 from vault_lsp.store.vector_file import Identity
 from vault_lsp.store.vector_store import VectorStore
+from vault_lsp.store.vectors import forget
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class Connections:
     def close(self) -> None:
         """Close all; connections in use are closed as soon as they are given back."""
         self.vectors.close()
+        forget(self.index.folder)
         with self._write_lock:
             sealed = self.index.sealed()
             with self._guard:

@@ -230,14 +230,19 @@ class Matrix:
 
 def leftovers(database: Path) -> list[Path]:
     """Files of matrices that nobody needs: of other databases, superseded ones, and builds cut short."""
-    found = []
-    with suppress(OSError):
-        for file in sorted(database.parent.glob("vectors-v*.map*")):
-            match = _NAME.fullmatch(file.name)
-            newest = match and match[1] == database.stem and file == max(_files(database, int(match[2])), key=_age)
-            if not newest:
-                found.append(file)
-    return found
+    files = sorted(database.parent.glob("vectors-v*.map*"))
+    named = [(file, match) for file in files if (match := _NAME.fullmatch(file.name)) and match[1] == database.stem]
+    newest: dict[str, Path] = {}
+    for file, match in named:
+        newest[match[2]] = max(file, newest.get(match[2], file), key=_age)
+    return [file for file in files if file not in newest.values()]
+
+
+def discard(database: Path, model: int) -> None:
+    """Remove the files of a model that is no more; what can't be removed is left to `leftovers`."""
+    for file in _files(database, model):
+        with suppress(OSError):
+            file.unlink()
 
 
 def scores(

@@ -1,17 +1,17 @@
-"""A vault that was moved or renamed finds the index that was made at its old place."""
+"""A vault that was moved or renamed finds the index, and the vectors, that were made at its old place."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 import apsw
 
 from vault_lsp.errors import VaultLspError
-from vault_lsp.store import db
-from vault_lsp.store.place import cache_folder, current_file, is_orphan
+from vault_lsp.store import db, vector_file
+from vault_lsp.store.place import Generations, Index, cache_folder, current_file, is_orphan
 
 #: Notes that are compared, and the share of them that must be the same: some are edited between two openings.
 _SAMPLE = 64
@@ -26,17 +26,38 @@ def take_over(root: Path, file: Path) -> bool:
     best = max(_candidates(root, file), default=None)
     if best is None:
         return False
+    if not _copy(best[1], file, db.INDEX_ID, root, db.check):
+        return False
+    _take_vectors_over(Index(best[1].parent, root).vectors, Index(file.parent, root).vectors, root)
+    return True
+
+
+def _take_vectors_over(old: Generations, new: Generations, root: Path) -> None:
+    """Copy the vectors as well, where there are none yet."""
+    if old.file.is_file() and not new.file.exists():
+        file = new.vacant()
+        if _copy(old.file, file, vector_file.VECTORS_ID, root, vector_file.check):
+            with suppress(VaultLspError):
+                if file != new.file:
+                    new.point_to(file)
+                new.write_seal()
+
+
+def _copy(old: Path, file: Path, application_id: int, root: Path, check: Callable[[Path], None]) -> bool:
     aside = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
     try:
         with closing(apsw.Connection(str(aside))) as target:
-            with closing(db.connect(best[1], writable=False)) as source, target.backup("main", source, "main") as copy:
+            with (
+                closing(db.connect(old, writable=False, application_id=application_id)) as source,
+                target.backup("main", source, "main") as copy,
+            ):
                 copy.step()
             with db.atomic(target):
                 target.execute(
                     "UPDATE meta SET value = iif(key = 'root', ?, ?) WHERE key IN ('root', 'serial')",
                     (str(root), secrets.token_hex(8)),
                 )
-        db.check(aside)
+        check(aside)
         db.place(aside, file)
     except (VaultLspError, apsw.Error, OSError):
         # Whatever is wrong with the old one: a new one is only a matter of time.

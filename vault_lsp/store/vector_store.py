@@ -10,7 +10,7 @@ from typing import NamedTuple
 import apsw
 
 from vault_lsp.errors import IndexDamaged, IndexReadOnly, VaultLspError
-from vault_lsp.store import db, vector_file
+from vault_lsp.store import db, matrix, vector_file
 from vault_lsp.store.place import Index
 from vault_lsp.store.vector_file import Identity, VectorsUnavailable, vector_table
 
@@ -187,6 +187,7 @@ class VectorStore:
                 if model.id != serving.id:
                     if _is_complete(reader, serving):
                         removed += _drop(connection, model)
+                        matrix.discard(self.index.vectors.file, model.id)
                 elif len(orphans) > max(_KEPT, _SHARE * _rows(reader, model)):
                     removed += self._remove(connection, model, orphans)
             return removed

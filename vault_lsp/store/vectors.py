@@ -17,6 +17,7 @@ import apsw
 from vault_lsp.core.model import NotePath
 from vault_lsp.errors import IndexDamaged
 from vault_lsp.store import db, vector_file
+from vault_lsp.store.coverage import ChunkCounts, Coverage
 from vault_lsp.store.lock import embedding_lock
 from vault_lsp.store.matrix import Extent, Matrix, Part, scores
 from vault_lsp.store.place import Generations
@@ -37,7 +38,7 @@ __all__ = [
     "coverage",
     "embedding_lock",
     "extension_problem",
-    "extents",
+    "forget",
     "missing",
     "models",
     "nearest",
@@ -67,11 +68,6 @@ _FEW = 20
 #: Vectors that are looked at more closely at once.
 _BLOCK = 4_096
 
-_COVERAGE = """
-SELECT count(*), count(vectors.id) FROM main.chunks
-LEFT JOIN vec.vectors AS vectors ON vectors.model = ? AND vectors.sha = chunks.sha
-"""
-
 _MISSING = """
 SELECT path, ordinal, sha FROM (
   SELECT documents.path, chunks.ordinal, chunks.sha, documents.mtime_ns,
@@ -94,9 +90,9 @@ WHERE :unfiltered OR documents.id IN ({ALLOWED})
 """
 
 _ALLOWED_IDS = f"""
-SELECT DISTINCT vectors.id FROM main.chunks
-JOIN vec.vectors AS vectors ON vectors.model = :model AND vectors.sha = chunks.sha
-WHERE chunks.document IN ({ALLOWED}) ORDER BY vectors.id
+SELECT vectors.id FROM main.chunks
+CROSS JOIN vec.vectors AS vectors ON vectors.model = :model AND vectors.sha = chunks.sha
+WHERE chunks.document IN ({ALLOWED})
 """
 
 _KNN = "SELECT rowid, distance, embedding FROM vec.{} WHERE embedding MATCH :query AND k = :count AND script = :script"
@@ -114,17 +110,9 @@ class _Candidates(NamedTuple):
 def coverage(connection: apsw.Connection, model: Model | None) -> tuple[int, int]:
     """How many chunks the index has, and how many of them have a vector of the model."""
     if model is None or vector_file.attached(connection) is None:
-        return int(db.one(connection, "SELECT count(*) FROM main.chunks")[0]), 0
+        return _chunks.counted(connection), 0
     with _reading(connection):
-        chunks, embedded = db.one(connection, _COVERAGE, (model.id,))
-        return chunks, embedded
-
-
-def extents(connection: apsw.Connection) -> tuple[object, ...]:
-    """Changes whenever a vector comes or goes."""
-    if vector_file.attached(connection) is None:
-        return ()
-    return tuple(connection.execute("SELECT fingerprint, rows, last, pruned FROM vec.models ORDER BY id").fetchall())
+        return _held(connection, model).coverage.counted(connection, _extent(connection, model))
 
 
 def missing(connection: apsw.Connection, model: Model, limit: int | None = None) -> list[Missing]:
@@ -178,7 +166,7 @@ def nearest(
             found = search.by_database()
             if found is not None:
                 return found
-        return search.by_matrix(_matrix(connection, model).parts(connection, extent), check)
+        return search.by_matrix(_held(connection, model).matrix.parts(connection, extent), check)
 
 
 class _Search:
@@ -224,18 +212,20 @@ class _Search:
             return []
         all_scores = scores(parts, self._query.astype(np.float32), check)
         if len(self._usual) > 1:
-            usual = np.zeros(1 + max(self._usual), np.float32)
+            # Rows that are newer than this snapshot may be of a script that it doesn't know.
+            usual = np.zeros(1 << 7, np.float32)
             usual[list(self._usual)] = list(self._usual.values())
             all_scores -= usual[np.concatenate([part.scripts for part in parts])]
         else:
             all_scores -= np.float32(sum(self._usual.values()))
+        among = None
         if self._filters != NO_FILTERS:
-            found = self._settled(_best(parts, all_scores, None, self._first()))
-            if found is not None:
-                return found
+            # What most documents fulfil is soon found among the best; the ids of all that do take longer.
+            for count in (self._first(), 8 * self._first()):
+                found = self._settled(_best(parts, all_scores, None, count))
+                if found is not None:
+                    return found
             among = _positions(parts, np.array(self._allowed_ids(), np.int64))
-        else:
-            among = None
         count = self._first()
         while True:
             if check is not None:
@@ -264,7 +254,7 @@ class _Search:
                 # Of unit vectors the distance and the cosine tell the same.
                 floors.append(1 - max(distance for _, distance, _ in rows) ** 2 / 2 - usual)
         ids = np.array([row for row, _, _ in found], np.int64)
-        vectors = np.frombuffer(b"".join(blob for _, _, blob in found), np.float32).reshape(len(found), -1)
+        vectors = np.frombuffer(b"".join(blob for _, _, blob in found), np.float32).reshape(-1, self._model.dimensions)
         return _Candidates(ids, lambda start, end: vectors[start:end], max(floors, default=None))
 
     def _settled(self, candidates: _Candidates) -> list[ChunkHit] | None:
@@ -293,7 +283,7 @@ class _Search:
 
     def _allowed_ids(self) -> list[int]:
         values = {"model": self._model.id, **bindings(self._filters)}
-        return [row for (row,) in self._connection.execute(_ALLOWED_IDS, values)]
+        return sorted({cast(int, row) for (row,) in self._connection.execute(_ALLOWED_IDS, values)})
 
 
 def _usual(connection: apsw.Connection, model: Model, query: NDArray[np.float64]) -> dict[int, float]:
@@ -354,20 +344,38 @@ def _positions(parts: list[Part], wanted: NDArray[np.int64]) -> NDArray[np.int64
     return np.concatenate(found)
 
 
+class _Held(NamedTuple):
+    """What a process keeps of the vectors of one model, for all its threads."""
+
+    matrix: Matrix
+    coverage: Coverage
+
+
 _guard = threading.Lock()
-_matrices: dict[tuple[Path, str, int], Matrix] = {}
+_chunks = ChunkCounts()
+_kept: dict[tuple[Path, str, int], _Held] = {}
 
 
-def _matrix(connection: apsw.Connection, model: Model) -> Matrix:
-    """The one matrix of a model's vectors in this process."""
+def _held(connection: apsw.Connection, model: Model) -> _Held:
+    """What is kept of the vectors that the connection sees; one that was begun anew has another serial."""
     file = vector_file.attached(connection)
     assert file is not None
     serial = str(db.one(connection, "SELECT value FROM vec.meta WHERE key = 'serial'")[0])
     with _guard:
         key = (file, serial, model.id)
-        if key not in _matrices:
-            _matrices[key] = Matrix(file, serial, model.id, model.dimensions)
-        return _matrices[key]
+        if key not in _kept:
+            for other in [other for other in _kept if other[0].parent == file.parent and other[:2] != key[:2]]:
+                del _kept[other]
+            _kept[key] = _Held(Matrix(file, serial, model.id, model.dimensions), Coverage(model.id))
+        return _kept[key]
+
+
+def forget(folder: Path) -> None:
+    """Let go of what is kept of the vectors of an index that is closed; who still needs it gets it anew."""
+    with _guard:
+        # SQLite names files without symbolic links.
+        for key in [key for key in _kept if key[0].parent in (folder, folder.resolve())]:
+            del _kept[key]
 
 
 def _extent(connection: apsw.Connection, model: Model) -> Extent:
