@@ -25,7 +25,8 @@ from vault_lsp.ranking import Query
 from vault_lsp.rerank import Loading, rerank
 from vault_lsp.search import Meaning, Reread
 from vault_lsp.store import vectors
-from vault_lsp.store.vectors import Embedding, Model, VectorStore
+from vault_lsp.store.search import ChunkHit, Filters
+from vault_lsp.store.vectors import Embedding, Model, VectorStore, VectorsUnavailable
 
 if TYPE_CHECKING:
     import apsw
@@ -133,14 +134,15 @@ class Meanings:
             return Meaning("off", semantic.share, None, "the model is being loaded")
         check()
         vector = embedder.query(query.text)
-        return Meaning(
-            semantic.state,
-            semantic.share,
-            lambda filters, pool: vectors.nearest(
-                connection, model, vector, filters, pool, resident=self.resident, check=check
-            ),
-            semantic.why,
-        )
+
+        def nearest(filters: Filters, pool: int) -> Sequence[ChunkHit]:
+            try:
+                return vectors.nearest(connection, model, vector, filters, pool, resident=self.resident, check=check)
+            except VectorsUnavailable as error:
+                log.warning("%s: the search went on by words: %s", self.root, error)
+                return []
+
+        return Meaning(semantic.state, semantic.share, nearest, semantic.why)
 
     def reread(self, query: Query, check: Callable[[], None]) -> Reread | None:
         """A second look at the best hits, if the query or else the config wants one; `check` may raise Cancelled."""
@@ -272,7 +274,13 @@ class Meanings:
     # Inside ---------------------------------------------------------------------------------------------------------
 
     def _serving(self, connection: apsw.Connection) -> _Serving:
-        """The model that answers now."""
+        """The model that answers now; none where the vectors can't be read."""
+        try:
+            return self._best_serving(connection)
+        except VectorsUnavailable as error:
+            return _Serving(Semantic(None, vectors.coverage(connection, None)[0], 0, str(error)), None)
+
+    def _best_serving(self, connection: apsw.Connection) -> _Serving:
         choice = models.choose(self.model, self.root)
         chunks, _ = vectors.coverage(connection, None)
         if self.model == "none":
