@@ -24,8 +24,9 @@ from vault_lsp.indexer import Progress
 from vault_lsp.ranking import Query
 from vault_lsp.rerank import Loading, rerank
 from vault_lsp.search import Meaning, Reread
-from vault_lsp.store import notes, vectors
-from vault_lsp.store.vectors import Embedding, Model, VectorStore
+from vault_lsp.store import vectors
+from vault_lsp.store.search import ChunkHit, Filters
+from vault_lsp.store.vectors import Embedding, Model, VectorStore, VectorsUnavailable
 
 if TYPE_CHECKING:
     import apsw
@@ -83,18 +84,8 @@ class _Serving(NamedTuple):
     model: Model | None
 
 
-class _Counted(NamedTuple):
-    """What served at a time, and the state of index and vectors then."""
-
-    at: float
-    state: object
-    serving: _Serving
-
-
-#: A question of a process that lives on is told what serves as of so many seconds ago: to count takes longer than to
-#: answer. So long it is believed where nothing has changed, and where something has.
-_BELIEVED = 30.0
-_RECENT = 1.0
+#: So many passages take no longer with the model for questions, one by one, than the one for passages takes to load.
+FEW = 16
 
 #: A model that could not be loaded is tried again after so many seconds.
 _TRY_AGAIN = 60.0
@@ -119,7 +110,6 @@ class Meanings:
         self._guard = threading.Lock()
         self._embedder: tuple[str, QueryEmbedder] | None = None
         self._failed = (0.0, "", "")
-        self._counted: _Counted | None = None
 
     # Asking ---------------------------------------------------------------------------------------------------------
 
@@ -131,7 +121,7 @@ class Meanings:
         self, connection: apsw.Connection, query: Query, check: Callable[[], None], *, patient: bool
     ) -> Meaning:
         """What vectors can add to a search. Whoever isn't patient gets nothing while the model is being loaded."""
-        semantic, model = self._serving_lately(connection)
+        semantic, model = self._serving(connection)
         if query.mode == "keyword" or not query.text.strip():
             return Meaning(semantic.state, semantic.share)
         if model is None or semantic.state == "off":
@@ -144,14 +134,15 @@ class Meanings:
             return Meaning("off", semantic.share, None, "the model is being loaded")
         check()
         vector = embedder.query(query.text)
-        return Meaning(
-            semantic.state,
-            semantic.share,
-            lambda filters, pool: vectors.nearest(
-                connection, model, vector, filters, pool, resident=self.resident, check=check
-            ),
-            semantic.why,
-        )
+
+        def nearest(filters: Filters, pool: int) -> Sequence[ChunkHit]:
+            try:
+                return vectors.nearest(connection, model, vector, filters, pool, resident=self.resident, check=check)
+            except VectorsUnavailable as error:
+                log.warning("%s: the search went on by words: %s", self.root, error)
+                return []
+
+        return Meaning(semantic.state, semantic.share, nearest, semantic.why)
 
     def reread(self, query: Query, check: Callable[[], None]) -> Reread | None:
         """A second look at the best hits, if the query or else the config wants one; `check` may raise Cancelled."""
@@ -186,7 +177,7 @@ class Meanings:
     def prepare(self) -> bool:
         """Bring the model for questions into memory, where there is one that can serve; whether it is there."""
         with self._connections.reader() as connection:
-            semantic, model = self._serving_lately(connection)
+            semantic, model = self._serving(connection)
         if model is None or semantic.state == "off":
             return False
         self._loaded(model)
@@ -252,7 +243,7 @@ class Meanings:
             if not missing:
                 break
             if embedder is None:
-                embedder = self._for_passages(model, threads, progress)
+                embedder = self._for_passages(model, len(missing), threads, progress)
             begun = done
 
             def report(now: int, total: int, begun: int = begun) -> None:
@@ -265,9 +256,11 @@ class Meanings:
             self._store.prune(connection, model)
             return Embedded(choice.model, done, len(missing))
 
-    def _for_passages(self, model: Model, threads: int, progress: Callable[[Progress], None]) -> QueryEmbedder:
+    def _for_passages(
+        self, model: Model, count: int, threads: int, progress: Callable[[Progress], None]
+    ) -> QueryEmbedder:
         held = self._in_memory(model.fingerprint)
-        if self.resident and held is not None:
+        if held is not None and count <= FEW:
             return held
 
         def converting(_phase: str, done: int, total: int) -> None:
@@ -280,18 +273,14 @@ class Meanings:
 
     # Inside ---------------------------------------------------------------------------------------------------------
 
-    def _serving_lately(self, connection: apsw.Connection) -> _Serving:
-        """The model that answers now, as far as that was counted lately."""
-        if not self.resident:
-            return self._serving(connection)
-        state = (notes.state(connection), vectors.extents(connection))
-        counted, now = self._counted, time.monotonic()
-        if counted is None or now - counted.at > (_BELIEVED if state == counted.state else _RECENT):
-            counted = self._counted = _Counted(now, state, self._serving(connection))
-        return counted.serving
-
     def _serving(self, connection: apsw.Connection) -> _Serving:
-        """The model that answers now."""
+        """The model that answers now; none where the vectors can't be read."""
+        try:
+            return self._best_serving(connection)
+        except VectorsUnavailable as error:
+            return _Serving(Semantic(None, vectors.coverage(connection, None)[0], 0, str(error)), None)
+
+    def _best_serving(self, connection: apsw.Connection) -> _Serving:
         choice = models.choose(self.model, self.root)
         chunks, _ = vectors.coverage(connection, None)
         if self.model == "none":

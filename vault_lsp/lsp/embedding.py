@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from vault_lsp.errors import Cancelled, ModelUnavailable, VaultLspError
 from vault_lsp.lsp.progress import WorkDone
 from vault_lsp.lsp.session import Root
+from vault_lsp.semantic import FEW
 
 if TYPE_CHECKING:
     from vault_lsp.embedding import Embedded
@@ -30,8 +31,6 @@ log = logging.getLogger(__name__)
 #: Quiet time after a change before its text is embedded, and the longest that steady changes can put it off.
 _QUIET_SECONDS = 1.0
 _MOST_SECONDS = 15.0
-#: So many passages take no longer in this process, one by one, than a child needs to load its model.
-_FEW = 16
 #: Another process embeds: looked at again so often.
 _OTHERS_SECONDS = 3.0
 #: A child that was killed after it had got somewhere is followed by another.
@@ -148,7 +147,7 @@ class Embedding:
 
     async def _work_off(self, vault: Vault, backlog: Backlog) -> None:
         ls = self.ls
-        few = backlog.left <= _FEW and backlog.at_hand
+        few = backlog.left <= FEW and backlog.at_hand
         self.embedded = before = backlog.passages - backlog.left
         self.total = backlog.passages
 

@@ -160,7 +160,7 @@ class Keeper:
             changed = await ls.run(ls.writer, _changed, root, vault)
             if changed:
                 self._changed()
-        await self._tell_idle()
+        await self._tell_counted()
 
     def _changed(self) -> None:
         self.ls.index_changed(self.root)
@@ -204,7 +204,7 @@ class Keeper:
                     continue
                 if changed:
                     self._changed()
-                    await self._tell_idle()
+                    await self._tell_counted()
         finally:
             self._draining = False
 
@@ -261,18 +261,13 @@ class Keeper:
         """Embedding has begun, got on or ended."""
         if self.root.closed.is_set():
             return
-        phase = self.embedding.phase
-        if phase is None:
-            self.ls.spawn(self._tell_idle(), "status")
-            return
-        now = time.monotonic()
-        if phase != self._phase or now - self._status_at >= _STATUS_SECONDS:
+        phase, now = self.embedding.phase, time.monotonic()
+        if phase is None or phase != self._phase or now - self._status_at >= _STATUS_SECONDS:
             self._status_at = now
-            self._tell(phase, 0, 0)
+            self.ls.spawn(self._tell_counted(), "status")
 
-    async def _tell_idle(self) -> None:
-        status = await self.status()
-        self._notify(status)
+    async def _tell_counted(self) -> None:
+        self._notify(await self.status())
 
     def _tell(self, phase: str, done: int, total: int) -> None:
         self._notify(self._status(phase, done, total))
@@ -285,7 +280,7 @@ class Keeper:
 
 
 def _open(folder: str) -> Vault:
-    return Vault.open(Path(folder))
+    return Vault.open(Path(folder), resident=True)
 
 
 def _counted(vault: Vault) -> tuple[tuple[int, int], Semantic]:

@@ -38,7 +38,6 @@ __all__ = [
     "coverage",
     "embedding_lock",
     "extension_problem",
-    "extents",
     "forget",
     "missing",
     "models",
@@ -114,13 +113,6 @@ def coverage(connection: apsw.Connection, model: Model | None) -> tuple[int, int
         return _chunks.counted(connection), 0
     with _reading(connection):
         return _held(connection, model).coverage.counted(connection, _extent(connection, model))
-
-
-def extents(connection: apsw.Connection) -> tuple[object, ...]:
-    """Changes whenever a vector comes or goes."""
-    if vector_file.attached(connection) is None:
-        return ()
-    return tuple(connection.execute("SELECT fingerprint, rows, last, pruned FROM vec.models ORDER BY id").fetchall())
 
 
 def missing(connection: apsw.Connection, model: Model, limit: int | None = None) -> list[Missing]:
