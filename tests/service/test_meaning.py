@@ -307,9 +307,12 @@ def test_a_reranker_orders_anew_within_its_time(root: Path, tmp_path: Path, *, r
     assert result.reranked
     assert not plain.reranked
     assert {hit.path for hit in result.hits[:5]} == {hit.path for hit in plain.hits[:5]}
-    read = [hit.factors or {} for hit in result.hits]
-    assert all("rerank" in factors for factors in read[:5])
-    assert all("rerank" not in factors for factors in read[5:])
+    assert all(hit.reread for hit in result.hits[:5])
+    assert not any(hit.reread for hit in result.hits[5:])
+    for hit in result.hits[:5]:
+        assert hit.reread is not None
+        share, first, read = (hit.reread[name] for name in ("share", "first", "rerank"))
+        assert hit.score == pytest.approx(share * first + (1 - share) * read)
     assert [hit.score for hit in result.hits] == sorted((hit.score for hit in result.hits), reverse=True)
 
 
