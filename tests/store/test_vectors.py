@@ -99,7 +99,7 @@ class Notes:
         usual = {}
         for script in {script for _, script in self.embedded.values()}:
             mine = [cosine[text] for text, (_, its) in self.embedded.items() if its == script]
-            usual[script] = (sum(mine) + 20 * mean) / (len(mine) + 20)
+            usual[script] = (sum(mine) + 5 * mean) / (len(mine) + 5)
         best = []
         for path, (texts, _) in self.documents.items():
             found = [
