@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -53,6 +54,7 @@ class FastEmbedder:
     def __init__(self, source: Source, threads: int) -> None:
         """Load the model. Raises ModelUnavailable where its files can't be read or don't fit each other."""
         logger.disable("fastembed")  # it writes to stderr what is raised anyway
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else tokenizing takes every core
         self._definition = source.definition
         try:
             with warnings.catch_warnings():
@@ -64,8 +66,6 @@ class FastEmbedder:
                     providers=["CPUExecutionProvider"],
                     specific_model_path=str(source.folder),
                     local_files_only=True,
-                    # The arena keeps what the longest batch ever took.
-                    enable_cpu_mem_arena=False,
                 )
             self._tokenizer: Any = vars(self._model.model)["tokenizer"]
             self._limit = dict(self._tokenizer.truncation or {})
