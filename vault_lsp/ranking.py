@@ -74,20 +74,24 @@ def rank(
     query: Query,
     terms: QueryTerms,
     config: SearchConfig,
-    indegree: Callable[[NotePath], int],
+    popularity: Callable[[Sequence[NotePath]], Sequence[int]],
     nearest: Nearest | None,
 ) -> Ranking:
-    """Rank documents for a query that says something. `nearest` is None where vectors can't or must not take part."""
+    """Rank documents for a query that says something.
+
+    `popularity` counts the links to notes. `nearest` is None where vectors can't or must not take part.
+    """
     pool = max(POOL, query.limit)
     weights = {**fusion.WEIGHTS, **config.weights}
     if query.title_weight is not None:
         weights["title"] = query.title_weight
-    near = list(nearest(query.filters, pool)) if nearest is not None and query.mode != "keyword" else []
     if query.mode == "semantic":
+        near = list(nearest(query.filters, pool)) if nearest is not None else []
         fused = fusion.fuse({"vector": _by_meaning(near)}, {**weights, "vector": weights["vector"] or 1.0})
         return Ranking(fused, {hit.document: hit.chunk for hit in near}, frozenset(hit.document for hit in near), None)
     found = channels.keyword(connection, terms, query.filters, pool)
     named, exact = _names(connection, query, terms, found, pool)
+    near = list(nearest(query.filters, pool)) if nearest is not None and query.mode == "hybrid" else []
     sure = _sureness(connection, terms, found) if near else 1.0
     rankings = {
         "bm25": _by_words(found, sure),
@@ -99,7 +103,10 @@ def rank(
     # as far as they rate it: a hub is a good answer only where it is an answer at all.
     best = fusion.fuse(rankings, weights)[:_LINKED]
     # Between three links and two lies no difference; what counts is the order of magnitude.
-    best.sort(key=lambda item: (item.document not in exact, -indegree(paths[item.document]).bit_length()))
+    links = dict(
+        zip((item.document for item in best), popularity([paths[item.document] for item in best]), strict=True)
+    )
+    best.sort(key=lambda item: (item.document not in exact, -links[item.document].bit_length()))
     highest = max((item.score for item in best), default=0.0) or 1.0
     rankings["indegree"] = [Ranked(item.document, item.score / highest) for item in best]
     fused = fusion.fuse(rankings, weights, exact)

@@ -62,6 +62,17 @@ class Meaning(NamedTuple):
     note: str = ""
 
 
+class About(NamedTuple):
+    """What a search asks of notes beside their rows: the text of a file as it is now, and the notes that link to it.
+
+    `popularity` counts about the same as `indegrees`, and sooner.
+    """
+
+    text: Callable[[NotePath], Text | None]
+    indegrees: Callable[[Sequence[NotePath]], Sequence[int]]
+    popularity: Callable[[Sequence[NotePath]], Sequence[int]]
+
+
 #: A second look: a query and the passages of its best hits, to a score from 0 to 1 for each; or None and the reason.
 Reread = Callable[[str, Sequence[str]], tuple[Sequence[float] | None, str]]
 
@@ -107,24 +118,19 @@ def answer(
     connection: apsw.Connection,
     query: Query,
     config: Config,
-    read: Callable[[NotePath], Text | None],
-    indegree: Callable[[NotePath], int],
+    about: About,
     meaning: Meaning,
     reread: Reread | None = None,
 ) -> SearchResult:
-    """Ask every channel, fuse their rankings, and show the best hits.
-
-    `read` gives the text of a file as it is now, for previews: a file that is gone is no hit. `indegree` counts the
-    notes that link to one.
-    """
+    """Ask every channel, fuse their rankings, and show the best hits. A file that is gone is no hit."""
     started = time.perf_counter()
     terms = query_terms(query.text)
     if query.text.strip():
-        ranking = rank(connection, query, terms, config.search, indegree, meaning.nearest)
+        ranking = rank(connection, query, terms, config.search, about.popularity, meaning.nearest)
     else:
         recent = channels.recent(connection, query.filters, max(POOL, 2 * query.limit))
         ranking = Ranking([Fused(document, 0.0, {}) for document, _ in recent], {}, frozenset(), None)
-    show = _Shower(connection, terms, ranking, read, indegree)
+    show = _Shower(connection, terms, ranking, about)
     notes = [] if query.mode == "keyword" else [meaning.note]
     ranked = ranking.fused
     blended: dict[int, Blended] = {}
@@ -175,8 +181,7 @@ class _Shower:
         connection: apsw.Connection,
         terms: QueryTerms,
         ranking: Ranking,
-        read: Callable[[NotePath], Text | None],
-        indegree: Callable[[NotePath], int],
+        about: About,
     ) -> None:
         self._connection = connection
         self._terms = terms
@@ -184,14 +189,13 @@ class _Shower:
             bare(word) for unit in terms.units if not unit.weak for word in (*unit.words, *unit.bigrams)
         )
         self._ranking = ranking
-        self._read = read
-        self._indegree = indegree
+        self._about = about
 
     def passages(self, ranked: Sequence[Fused]) -> list[str]:
         """The text of each document's best chunk, under its title; the title alone where there is no more."""
         found = []
         for item, row in self._rows(ranked):
-            text = self._read(row.path)
+            text = self._about.text(row.path)
             lines = self._lines(item, row, text) if text is not None else None
             body = _between(text, lines) if text is not None and lines is not None else ""
             found.append(passage(row.title, row.heading_path, body))
@@ -202,10 +206,13 @@ class _Shower:
     ) -> Iterator[Hit]:
         """Hits in order, looked up `size` at a time; a file that is gone is none."""
         for start in range(0, len(ranked), size):
-            for item, row in self._rows(ranked[start : start + size]):
-                text = self._read(row.path)
+            rows = list(self._rows(ranked[start : start + size]))
+            links = self._about.indegrees([row.path for _, row in rows])
+            for (item, row), indegree in zip(rows, links, strict=True):
+                text = self._about.text(row.path)
                 if text is not None:
-                    yield self._hit(item, row, text, blended.get(item.document), explain=explain)
+                    hit = self._hit(item, row, text, blended.get(item.document), explain=explain)
+                    yield hit._replace(indegree=indegree)
 
     def _rows(self, ranked: Sequence[Fused]) -> Iterator[tuple[Fused, Row]]:
         chunks = self._ranking.chunks
@@ -227,7 +234,7 @@ class _Shower:
             page_end=row.page_end,
             snippet=snippet(_between(text, lines), self._terms) if lines is not None else "",
             heading=" › ".join(row.heading_path),
-            indegree=self._indegree(row.path),
+            indegree=0,
             line=self._best_line(text, lines) + 1 if lines is not None else None,
             channels={name: _shown(place) for name, place in item.channels.items()} if explain else None,
             factors=dict(item.factors) if explain else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -107,6 +107,10 @@ class FastEmbedder:
         """Vector of what is searched for, shape (dimensions,)."""
         vectors: Vectors = self._vectors(self._model.query_embed(self._definition.query_prefix + clean(text)))[0]
         return vectors
+
+    def question(self, text: str) -> Callable[[], Vectors]:
+        """The same, with the model's run left to whoever calls what is returned: on another thread, say."""
+        return lambda: self.query(text)
 
     def _vectors(self, found: Iterable[Any]) -> Vectors:
         rows = list(found)
