@@ -19,14 +19,14 @@ from weakref import WeakValueDictionary
 from vault_lsp.config import Config
 from vault_lsp.embed import models
 from vault_lsp.embedding import Embedded, default_threads, embed_missing
-from vault_lsp.errors import IndexBusy, ModelUnavailable, VaultLspError
+from vault_lsp.errors import IndexBusy, ModelUnavailable, VaultLspError, VectorsUnavailable
 from vault_lsp.indexer import Progress
 from vault_lsp.ranking import Query
 from vault_lsp.rerank import Loading, rerank
 from vault_lsp.search import Meaning, Reread
 from vault_lsp.store import vectors
 from vault_lsp.store.search import ChunkHit, Filters
-from vault_lsp.store.vectors import Embedding, Model, VectorStore, VectorsUnavailable
+from vault_lsp.store.vectors import Embedding, Model, VectorStore
 
 if TYPE_CHECKING:
     import apsw
@@ -197,6 +197,8 @@ class Meanings:
             if choice.model is None or choice.fingerprint is None:
                 why = "" if self.model == "none" else choice.why
                 return Backlog(None, None, chunks, chunks, at_hand=False, why=why)
+            if (problem := vectors.extension_problem()) is not None:
+                return Backlog(None, None, chunks, chunks, at_hand=False, why=problem)
             left = self._left(connection, choice.fingerprint)
         at_hand = self._in_memory(choice.fingerprint) is not None
         return Backlog(choice.model, choice.fingerprint, chunks, left, at_hand, "")

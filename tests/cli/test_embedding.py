@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from tests.support import environment
 from tests.tiny_models import tiny_cross_encoder, tiny_embedder
+from vault_lsp.store import vector_file
 
 CONFIG = ".vault-lsp/config.yaml"
 
@@ -172,6 +174,39 @@ def test_another_model_makes_its_own_vectors_and_the_old_ones_serve_until_then(
     told = run("status", "--json").json
     assert (told["semantic"], told["embedded"]) == ("on", 3)
     assert told["model"].endswith("other")
+
+
+def test_without_the_extension_only_meaning_is_missing_and_vectors_come_back_with_it(
+    learned: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = learned(**NOTES)
+    run("index")
+    with without_extension(monkeypatch):
+        (run.root / "b.md").unlink()
+        run.write({"d.md": "# Date\n\na new apple\n", "e.md": "one more\n"})
+        for options in ([], ["--rebuild"], ["--json"]):
+            done = run("index", *options)
+            assert done.stderr == "vault-lsp: the package sqlite-vec is not installed\n"
+        assert (done.json["embedded"], done.json["why"]) == (0, "the package sqlite-vec is not installed")
+        assert channels(run, "apple").keys() == {"a.md", "d.md"}
+        told = run("status", "--json").json
+        assert (told["semantic"], told["model_note"]) == ("off", "the package sqlite-vec is not installed")
+        assert run("get", "d.md").lines == ["# Date", "", "a new apple"]
+    answer = run("index", "--json").json
+    assert (answer["embedded"], answer["left"]) == (2, 0)
+    assert "vector" in channels(run, "apple")["d.md"]
+
+
+@contextmanager
+def without_extension(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installation in which sqlite-vec can't be imported."""
+    vector_file.extension_problem.cache_clear()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "sqlite_vec", None)
+            yield
+    finally:
+        vector_file.extension_problem.cache_clear()
 
 
 def test_another_process_that_embeds_is_left_alone(learned: Callable[..., Any], tmp_path: Path) -> None:

@@ -22,12 +22,12 @@ import pytest
 from vault_lsp import doctor
 from vault_lsp.core.model import NotePath
 from vault_lsp.core.tokens import query_terms
-from vault_lsp.errors import IndexBusy, IndexReadOnly
+from vault_lsp.errors import IndexBusy, IndexReadOnly, VectorsUnavailable
 from vault_lsp.service import Vault
 from vault_lsp.store import compare, db, matrix, place, search, vector_file, vector_store, vectors
 from vault_lsp.store.connections import Connections
 from vault_lsp.store.search import NO_FILTERS
-from vault_lsp.store.vectors import Embedding, Model, VectorsUnavailable
+from vault_lsp.store.vectors import Embedding, Model
 
 QUERY = np.array([1, 0, 0, 0], np.float32)
 COUNT = 12

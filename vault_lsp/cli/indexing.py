@@ -14,7 +14,7 @@ from vault_lsp.cli.output import print_json, say, shown, warn
 from vault_lsp.cli.paths import vault_root
 from vault_lsp.cli.pending import is_below, pending, wanted_paths
 from vault_lsp.cli.progress import at_terminal, progress_bar
-from vault_lsp.errors import IndexBusy, IndexReadOnly, ModelUnavailable
+from vault_lsp.errors import IndexBusy, IndexReadOnly, ModelUnavailable, VectorsUnavailable
 
 if TYPE_CHECKING:
     from vault_lsp.core.model import NotePath
@@ -161,7 +161,7 @@ def _embed(vault: Vault) -> Embedded:
         semantic = vault.semantic()
         kept = f"{semantic.embedded} of {semantic.chunks} passages are embedded"
         raise output.Interrupted(f"interrupted: {kept}, the next `vault-lsp index` goes on from there") from None
-    except (IndexBusy, IndexReadOnly, ModelUnavailable) as error:
+    except (IndexBusy, IndexReadOnly, ModelUnavailable, VectorsUnavailable) as error:
         warn(str(error))
         return _not_embedded(vault, str(error))
     # That a vault without a model has no vectors is no news to a script.

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import apsw
 
 from vault_lsp.core.model import NotePath
-from vault_lsp.errors import IndexDamaged
+from vault_lsp.errors import IndexDamaged, VectorsUnavailable
 from vault_lsp.store import db, vector_file
 from vault_lsp.store.coverage import ChunkCounts, Coverage
 from vault_lsp.store.lock import embedding_lock
 from vault_lsp.store.matrix import Extent, Matrix, Part, scores
 from vault_lsp.store.place import Generations
 from vault_lsp.store.search import ALLOWED, NO_FILTERS, ChunkHit, Filters, bindings
-from vault_lsp.store.vector_file import VectorsUnavailable, extension_problem, load_extension, vector_table
+from vault_lsp.store.vector_file import extension_problem, load_extension, vector_table
 from vault_lsp.store.vector_store import Embedding, Model, VectorStore, models
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ __all__ = [
     "Missing",
     "Model",
     "VectorStore",
-    "VectorsUnavailable",
     "begin",
     "coverage",
     "embedding_lock",
