@@ -173,6 +173,10 @@ class Vault:
         """Embed every passage that has no vector of the configured model. Blocks; may be cut short at any time."""
         return self._meanings.embed(progress or (lambda _: None), cancelled or (lambda: False), threads)
 
+    def catch_up(self) -> int:
+        """Embed what a few edits have left, for a process that answers one question; how many passages."""
+        return self._meanings.catch_up()
+
     def embed_in_child(
         self,
         *,
