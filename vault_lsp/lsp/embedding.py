@@ -32,9 +32,9 @@ log = logging.getLogger(__name__)
 _QUIET_SECONDS = 1.0
 _MOST_SECONDS = 15.0
 #: Another process embeds: looked at again so often.
-_OTHERS_SECONDS = 3.0
+_OTHERS_SECONDS = 2.0
 #: A child that was killed is followed by another, and by no more of those that get nowhere than this.
-_AGAIN_SECONDS = 2.0
+_AGAIN_SECONDS = 1.0
 _DEATHS = 2
 #: A vault at rest waits so long for the server to be idle before the model for questions is loaded.
 _BUSY_SECONDS = 1.0
