@@ -25,7 +25,7 @@ from vault_lsp.ranking import Query
 from vault_lsp.rerank import Loading, rerank
 from vault_lsp.search import Meaning, Reread
 from vault_lsp.store import vectors
-from vault_lsp.store.search import ChunkHit, Filters
+from vault_lsp.store.search import NO_FILTERS, ChunkHit, Filters
 from vault_lsp.store.vectors import Embedding, Model, VectorStore
 
 if TYPE_CHECKING:
@@ -182,13 +182,15 @@ class Meanings:
         return reread
 
     def prepare(self) -> bool:
-        """Bring the model for questions into memory, where there is one that can serve; whether it is there."""
+        """Make ready what a first question would wait for; False where nothing can serve."""
         with self._connections.reader() as connection:
             semantic, model = self._serving(connection)
-        if model is None or semantic.state == "off":
-            return False
-        self._loaded(model)
-        return True
+            if model is None or semantic.state == "off":
+                return False
+            vector = self._loaded(model).query("")
+            with suppress(VectorsUnavailable):
+                vectors.nearest(connection, model, vector, NO_FILTERS, 1, resident=self.resident)
+            return True
 
     # Embedding ------------------------------------------------------------------------------------------------------
 

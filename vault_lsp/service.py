@@ -191,9 +191,9 @@ class Vault:
         return self._meanings.backlog()
 
     def prepare_questions(self) -> bool:
-        """Bring the model that embeds questions into memory, if there are vectors that it serves. Blocks.
+        """Bring into memory what a search by meaning needs, if there are vectors; False if there are none. Blocks.
 
-        ModelUnavailable where it can't be loaded.
+        ModelUnavailable where the model can't be loaded.
         """
         return self._meanings.prepare()
 
