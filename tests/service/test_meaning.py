@@ -133,7 +133,7 @@ vault.embed(progress=lambda step: print(step.done, flush=True), threads=1)
 
 def test_a_kill_costs_one_batch_at_most(root: Path, tiny: Path) -> None:
     configure(root, tiny)
-    write(root, notes(40))
+    write(root, notes(150))
     vault = Vault.open(root)
     vault.reconcile()
     chunks = vault.semantic().chunks
@@ -218,7 +218,7 @@ def test_the_vectors_of_a_former_model_serve_until_the_new_ones_are_there(root: 
         vault.embed(progress=steps.append, cancelled=lambda: len(steps) > 2)
     assert vault.semantic().model == str(tiny)
     assert vault.embed().left == 0
-    assert vault.semantic() == (str(other), vault.semantic().chunks, vault.semantic().chunks, "")
+    assert vault.semantic() == (str(other), vault.semantic().chunks, vault.semantic().chunks, "", False)
     vault.close()
     assert ask(root, Query("ember flint")).note == ""
 
