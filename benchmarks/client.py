@@ -75,7 +75,9 @@ class Client:
         folders: Sequence[Path] | None = None,
         capabilities: Json | None = None,
         arguments: Sequence[str] = ("lsp",),
+        prefix: Sequence[str] = (),
     ) -> None:
+        """`prefix`: a command that runs the server's."""
         self.root = root
         self.folders = [root] if folders is None else list(folders)
         self.capabilities = capabilities or {}
@@ -88,7 +90,7 @@ class Client:
         self._messages: queue.Queue[Json | None] = queue.Queue()
         self._errors = (root.parent / f"stderr-{time.monotonic_ns()}").open("w+b")
         self.process = subprocess.Popen(
-            [*ordinary(), sys.executable, "-m", "vault_lsp", *arguments],
+            [*ordinary(), *prefix, sys.executable, "-m", "vault_lsp", *arguments],
             cwd=root,
             env=dict(env),
             stdin=subprocess.PIPE,

@@ -188,7 +188,8 @@ def test_vectors_of_a_model_that_is_gone_do_not_answer_for_another(learned: Call
     run.write({CONFIG: f"embedding: {{model: {other}}}\n"})
     (tmp_path / "tiny").rename(tmp_path / "gone")
     done = run("search", "apple")
-    assert done.stderr.startswith(f"vault-lsp: nothing is embedded by {other} yet, and {tmp_path / 'tiny'} is no longer")
+    told = f"nothing is embedded by {other} yet, and {tmp_path / 'tiny'} is no longer there"
+    assert done.stderr.startswith(f"vault-lsp: {told}")
     assert done.stderr.count("\n") == 1
     assert set(channels(run, "apple")) == {"a.md"}
     assert run("index", "--json").json["embedded"] == 3
