@@ -133,7 +133,7 @@ vault.embed(progress=lambda step: print(step.done, flush=True), threads=1)
 
 def test_a_kill_costs_one_batch_at_most(root: Path, tiny: Path) -> None:
     configure(root, tiny)
-    write(root, notes(150))
+    write(root, notes(40))
     vault = Vault.open(root)
     vault.reconcile()
     chunks = vault.semantic().chunks
