@@ -54,8 +54,9 @@ def cores() -> int:
 
 
 def default_threads() -> int:
-    """Threads of a model whose user waits for it. More than a few hardly help with texts of this length."""
-    return min(8, cores())
+    """Threads of a model: all cores but one, 8 at most."""
+    # They wait actively: where another process takes a core from them, the whole is slower than with one less.
+    return max(1, min(8, cores() - 1))
 
 
 def embed_missing(

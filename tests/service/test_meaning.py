@@ -121,13 +121,18 @@ def test_a_rebuilt_index_and_a_moved_vault_keep_their_vectors(root: Path, tiny: 
 
 
 KILLED = """
-import sys
+import sys, time
 sys.path.insert(0, sys.argv[1])
 from pathlib import Path
 from vault_lsp.service import Vault
 vault = Vault.open(Path(sys.argv[2]))
 print("ready", flush=True)
-vault.embed(progress=lambda step: print(step.done, flush=True), threads=1)
+
+def slowly(step):
+    print(step.done, flush=True)
+    time.sleep(0.02)
+
+vault.embed(progress=slowly, threads=1)
 """
 
 
