@@ -9,7 +9,6 @@ models. Prints id, result and reason; exits 1 when a case fails.
 from __future__ import annotations
 
 import importlib.util
-import os
 import shutil
 import subprocess
 import sys
@@ -35,9 +34,6 @@ LATER = {
     "HL-01": "the health command",
 }
 
-#: Variables of the caller that commands and servers see, unlike all others of the product's.
-KEPT = ("VAULT_LSP_EMBEDDING", "VAULT_LSP_MODEL_DIR")
-
 
 def outcome(case: Json, make: Callable[[Json, str], str]) -> tuple[str, str, str]:
     """Lay out one case in a temporary folder and run it."""
@@ -50,8 +46,7 @@ def outcome(case: Json, make: Callable[[Json, str], str]) -> tuple[str, str, str
     run = None
     try:
         vault = Path(make(case, str(folder)))
-        kept = {name: os.environ[name] for name in KEPT if name in os.environ}
-        run = Run(case, vault, {**environment(folder / "index", folder / "bin"), **kept})
+        run = Run(case, vault, environment(folder / "index", folder / "bin"))
         for wanted in case.get("steps") or []:
             step(run, wanted)
         if name in CHECKS:

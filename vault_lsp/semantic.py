@@ -218,7 +218,14 @@ class Meanings:
             return Embedded(None, 0, chunks, choice.why)
         try:
             with vectors.embedding_lock(self._store.index.folder):
-                return self._embed(choice, progress, cancelled, threads or default_threads())
+                damaged = self._store.current()
+                try:
+                    return self._embed(choice, progress, cancelled, threads or default_threads())
+                except VectorsUnavailable:
+                    # What was found damaged is begun anew, once.
+                    if self._store.current() in (damaged, None):
+                        raise
+                    return self._embed(choice, progress, cancelled, threads or default_threads())
         except IndexBusy:
             with self._connections.reader() as connection:
                 left = self._left(connection, choice.fingerprint)

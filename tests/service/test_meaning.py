@@ -120,6 +120,21 @@ def test_a_rebuilt_index_and_a_moved_vault_keep_their_vectors(root: Path, tiny: 
     assert embedded(moved)[0].embedded == 0
 
 
+def test_vectors_that_were_emptied_under_an_open_vault_are_made_anew_at_once(root: Path, tiny: Path) -> None:
+    configure(root, tiny)
+    write(root, notes(6))
+    vault = Vault.open(root)
+    vault.reconcile()
+    chunks = vault.semantic().chunks
+    embedded(root)
+    write(root, {"new.md": "something new\n"})
+    vault.reconcile()
+    os.truncate(vault.index.vectors.file, 0)
+    assert vault.embed() == (str(tiny), chunks + 1, 0, "")
+    assert vault.semantic().state == "on"
+    vault.close()
+
+
 KILLED = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
