@@ -181,6 +181,19 @@ def test_another_model_makes_its_own_vectors_and_the_old_ones_serve_until_then(
     assert told["model"].endswith("other")
 
 
+def test_a_config_that_can_not_be_read_embeds_nothing_anew(learned: Callable[..., Any]) -> None:
+    run = learned(**NOTES)
+    run("index")
+    right = (run.root / CONFIG).read_text()
+    run.write({CONFIG: right.rstrip("}\n"), "d.md": "# Date\n\nanother apple\n"})
+    told = run("index", "--json")
+    assert (told.json["embedded"], told.json["model"]) == (0, None)
+    assert "vault-lsp: the configuration of embedding.model can't be read\n" in told.stderr
+    assert "vector" in channels(run, "apple")["a.md"]
+    run.write({CONFIG: right})
+    assert run("index", "--json").json["embedded"] == 1
+
+
 def test_vectors_of_a_model_that_is_gone_do_not_answer_for_another(learned: Callable[..., Any], tmp_path: Path) -> None:
     run = learned(**NOTES)
     run("index")
