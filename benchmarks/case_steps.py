@@ -83,9 +83,18 @@ class Run:
     def notes(self) -> int:
         return int(json.loads(self.cli("status", "--json").out)["notes"])
 
+    def answer(self, query: str, *options: str, **extra: str) -> Json:
+        """What a search prints as JSON."""
+        answer: Json = json.loads(self.cli("search", "--json", "-k", "50", *options, "--", query, **extra).out)
+        return answer
+
     def search(self, query: str) -> list[str]:
-        answer = json.loads(self.cli("search", "--json", "-k", "50", "--", query).out)
-        return [result["path"] for result in answer["results"]]
+        """The notes that have the words of a query, best first; by meaning others join them, and none is lost."""
+        found = paths(self.answer(query, "--mode", "keyword"))
+        hybrid = paths(self.answer(query))
+        expect(set(found) <= set(hybrid), f"search {query!r}: of {found} some are lost by meaning: {hybrid}")
+        expect(set(found[:1]) <= set(hybrid[:3]), f"search {query!r}: {found[0:1]} isn't among the first of {hybrid}")
+        return found
 
     def inspect(self, path: str) -> Json:
         seen: Json = json.loads(self.cli("inspect", "--json", "--", path).out)
@@ -116,7 +125,8 @@ def step(run: Run, wanted: Json) -> None:
 def command_step(run: Run, words: str | list[str], wanted: Json) -> None:
     asks_results = "hit" in wanted or "hits" in wanted
     if asks_results:
-        json_words = "vault-lsp search --json -k 50 "
+        # How many notes say something is a question to the words: by meaning all are more or less near.
+        json_words = f"vault-lsp search --json -k 50 {'--mode keyword ' if 'hits' in wanted else ''}"
         words = (
             words.replace("vault-lsp search ", json_words)
             if isinstance(words, str)
@@ -136,11 +146,11 @@ def command_step(run: Run, words: str | list[str], wanted: Json) -> None:
     if "notes" in wanted:
         expect(run.notes() == wanted["notes"], f"{run.notes()} notes, not {wanted['notes']}")
     if asks_results:
-        paths = [result["path"] for result in json.loads(done.out)["results"]]
+        found = paths(json.loads(done.out))
         if "hit" in wanted:
-            expect(wanted["hit"] in paths, f"{shown}: {wanted['hit']} not among {paths}")
+            expect(wanted["hit"] in found, f"{shown}: {wanted['hit']} not among {found}")
         if "hits" in wanted:
-            expect(len(paths) == wanted["hits"], f"{shown}: {paths}, not {wanted['hits']} hits")
+            expect(len(found) == wanted["hits"], f"{shown}: {found}, not {wanted['hits']} hits")
 
 
 def diagnostics_step(run: Run, params: Json, wanted: Any) -> None:
@@ -205,6 +215,11 @@ LSP_STEPS: dict[str, Callable[[Run, Json, Any], None]] = {
     "textDocument/references": references_step,
     "textDocument/didChange": change_step,
 }
+
+
+def paths(answer: Json) -> list[str]:
+    """The notes of a search's answer."""
+    return [result["path"] for result in answer["results"]]
 
 
 def inside(inner: Json, outer: Json) -> bool:

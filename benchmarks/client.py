@@ -35,8 +35,15 @@ class Target(NamedTuple):
     line: int
 
 
+#: Of the product's variables those of the caller that its processes are to see.
+KEPT = ("VAULT_LSP_EMBEDDING", "VAULT_LSP_MODEL_DIR")
+
+
 def environment(index: Path, bin_folder: Path) -> dict[str, str]:
-    """The environment of a command: its index below `index`, `vault-lsp` of this Python first on the path."""
+    """The environment of a command: its index below `index`, `vault-lsp` of this Python first on the path.
+
+    Of the caller's settings only what is said of models counts.
+    """
     bin_folder.mkdir(exist_ok=True)
     command = bin_folder / "vault-lsp"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m vault_lsp "$@"\n', encoding="utf-8")
@@ -44,7 +51,7 @@ def environment(index: Path, bin_folder: Path) -> dict[str, str]:
     dropped = ("VAULT_LSP_", "GIT_", "LC_ALL")
     root = Path(__file__).resolve().parent.parent
     return {
-        **{name: value for name, value in os.environ.items() if not name.startswith(dropped)},
+        **{name: value for name, value in os.environ.items() if name in KEPT or not name.startswith(dropped)},
         "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(root),
         "VAULT_LSP_INDEX_DIR": str(index),
@@ -75,7 +82,9 @@ class Client:
         folders: Sequence[Path] | None = None,
         capabilities: Json | None = None,
         arguments: Sequence[str] = ("lsp",),
+        prefix: Sequence[str] = (),
     ) -> None:
+        """`prefix`: a command that runs the server's."""
         self.root = root
         self.folders = [root] if folders is None else list(folders)
         self.capabilities = capabilities or {}
@@ -88,7 +97,7 @@ class Client:
         self._messages: queue.Queue[Json | None] = queue.Queue()
         self._errors = (root.parent / f"stderr-{time.monotonic_ns()}").open("w+b")
         self.process = subprocess.Popen(
-            [*ordinary(), sys.executable, "-m", "vault_lsp", *arguments],
+            [*ordinary(), *prefix, sys.executable, "-m", "vault_lsp", *arguments],
             cwd=root,
             env=dict(env),
             stdin=subprocess.PIPE,

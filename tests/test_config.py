@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from vault_lsp.config import (
     CONFIG_FILE,
+    UNKNOWN_MODEL,
     Config,
     EmbeddingConfig,
     IndexConfig,
@@ -125,7 +127,13 @@ def test_a_mistake_is_told_with_its_place_and_the_default_stands(text: str, prob
     config, problems = parse_config(text)
     line, column, message = problem
     assert (message, line, column) in problems
-    assert config == Config()
+    assert but_the_model(config) == Config()
+
+
+def but_the_model(config: Config) -> Config:
+    """The config with the default model in the place of an unknown one."""
+    unknown = config.embedding.model == UNKNOWN_MODEL
+    return replace(config, embedding=EmbeddingConfig()) if unknown else config
 
 
 def test_one_wrong_value_leaves_the_others_in_force() -> None:
@@ -157,12 +165,12 @@ def test_a_file_that_cannot_be_read_is_a_problem_and_no_error(tmp_path: Path) ->
     file.parent.mkdir()
     file.write_bytes(b"gitignore: true\n\xff")
     config, (problem,) = load_config(tmp_path)
-    assert config == Config()
+    assert config == Config(embedding=EmbeddingConfig(UNKNOWN_MODEL))
     assert problem.message == "not UTF-8: byte 16 can't be read"
     file.unlink()
     file.mkdir()
     config, (problem,) = load_config(tmp_path)
-    assert config == Config()
+    assert config == Config(embedding=EmbeddingConfig(UNKNOWN_MODEL))
     assert problem.message.startswith("can't be read: ")
 
 
@@ -186,4 +194,27 @@ def test_any_text_is_read_and_every_problem_lies_in_it(text: str) -> None:
     config, problems = parse_config(text)
     assert all(1 <= problem.line <= text.count("\n") + text.count("\r") + 1 for problem in problems)
     assert all(1 <= problem.column <= len(text) + 1 for problem in problems)
-    assert config == Config() or ":" in text
+    assert but_the_model(config) == Config() or ":" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "model"),
+    [
+        ("", "auto"),
+        ("exclude: 3\nnobody: knows\n", "auto"),
+        ("embedding:\n", "auto"),
+        ("embedding: {}\n", "auto"),
+        ("embedding: {model: jina, more: 1}\n", "jina"),
+        ("embedding: {model: ji\n", UNKNOWN_MODEL),
+        ("embedding: {modle: jina}\n", UNKNOWN_MODEL),
+        ("embedding: {model: [jina]}\n", UNKNOWN_MODEL),
+        ("embedding: {model: }\n", UNKNOWN_MODEL),
+        ("embedding: jina\n", UNKNOWN_MODEL),
+        ("embedding jina\n", UNKNOWN_MODEL),
+        ("a: b: c\n", UNKNOWN_MODEL),
+    ],
+)
+def test_a_model_that_can_not_be_read_is_not_taken_for_the_default(text: str, model: str) -> None:
+    config, problems = parse_config(text)
+    assert config.embedding.model == model
+    assert bool(problems) == (model == UNKNOWN_MODEL or ": 1}" in text or "nobody" in text)

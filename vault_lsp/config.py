@@ -85,9 +85,14 @@ class IndexConfig:
     path: str | None = None
 
 
+#: The model of a config that says something of it that can't be read. Another one must not take its place meanwhile:
+#: its vectors would replace those that are there.
+UNKNOWN_MODEL = ""
+
+
 @dataclass(frozen=True, slots=True)
 class EmbeddingConfig:
-    """Which model makes the vectors: auto, none, a model's name, or a folder that holds one."""
+    """Which model makes the vectors: auto, none, a model's name, or a folder that holds one; UNKNOWN_MODEL."""
 
     model: str = "auto"
 
@@ -126,6 +131,9 @@ class Config:
     health: HealthConfig = field(default_factory=HealthConfig)
 
 
+_UNREADABLE = Config(embedding=EmbeddingConfig(UNKNOWN_MODEL))
+
+
 def load_config(root: Path) -> tuple[Config, tuple[ConfigProblem, ...]]:
     """Read the config of the vault at `root`; without one, the defaults. A file that can't be read is a problem."""
     try:
@@ -133,9 +141,9 @@ def load_config(root: Path) -> tuple[Config, tuple[ConfigProblem, ...]]:
     except (FileNotFoundError, NotADirectoryError):
         return Config(), ()
     except UnicodeDecodeError as error:
-        return Config(), (ConfigProblem(f"not UTF-8: byte {error.start} can't be read", 1, 1),)
+        return _UNREADABLE, (ConfigProblem(f"not UTF-8: byte {error.start} can't be read", 1, 1),)
     except OSError as error:
-        return Config(), (ConfigProblem(f"can't be read: {error.strerror or error}", 1, 1),)
+        return _UNREADABLE, (ConfigProblem(f"can't be read: {error.strerror or error}", 1, 1),)
     return parse_config(text)
 
 
@@ -143,6 +151,8 @@ def parse_config(text: str) -> tuple[Config, tuple[ConfigProblem, ...]]:
     """Read the config from its YAML text, with every unknown key and wrong value in the order of the text."""
     report = _Report(text)
     root = report.compose()
+    if problems := report.problems():
+        return _UNREADABLE, problems
     section = _Section("", root, report)
     section.accept("$schema")
     config = Config(
@@ -173,7 +183,7 @@ def _index(section: _Section) -> IndexConfig:
 
 
 def _embedding(section: _Section) -> EmbeddingConfig:
-    return EmbeddingConfig(section.read("model", _text, EmbeddingConfig().model))
+    return EmbeddingConfig(section.read("model", _text, "auto" if section.is_empty() else UNKNOWN_MODEL))
 
 
 def _rerank(section: _Section) -> RerankConfig:
@@ -251,10 +261,12 @@ class _Section:
         self._report = report
         self._keys: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         self._known: set[str] = set()
+        self._readable = True
         if node is None or _is_null(node):
             return
         if not isinstance(node, yaml.MappingNode):
             report.add(f"{_named(name)} must be a mapping of keys", node.start_mark.index)
+            self._readable = False
             return
         for key, value in node.value:
             text = key.value if isinstance(key, yaml.ScalarNode) else ""
@@ -262,6 +274,10 @@ class _Section:
                 report.add(f"“{self._full(text)}” is set twice, the first counts", key.start_mark.index)
             else:
                 self._keys[text] = (key, value)
+
+    def is_empty(self) -> bool:
+        """Whether nothing is said here, as far as one can tell."""
+        return self._readable and not self._keys
 
     def accept(self, key: str) -> None:
         """Let a key pass unread."""
@@ -282,6 +298,7 @@ class _Section:
         """Read the mapping under a key; it is empty where it is absent or no mapping."""
         self._known.add(key)
         section = _Section(self._full(key), self._keys[key][1] if key in self._keys else None, self._report)
+        section._readable &= self._readable
         value = reader(section)
         section.close()
         return value

@@ -43,12 +43,16 @@ LOADING = "load model"
 
 
 class Semantic(NamedTuple):
-    """Whether a vault can be searched by meaning: the serving model, its coverage, and what is in the way."""
+    """Whether a vault can be searched by meaning: the serving model, its coverage, and what is in the way.
+
+    `superseded`: the vectors that are there are of another model than the configured one.
+    """
 
     model: str | None
     chunks: int
     embedded: int
     why: str
+    superseded: bool = False
 
     @property
     def state(self) -> State:
@@ -230,7 +234,14 @@ class Meanings:
             return Embedded(None, 0, chunks, choice.why)
         try:
             with vectors.embedding_lock(self._store.index.folder):
-                return self._embed(choice, progress, cancelled, threads or default_threads())
+                damaged = self._store.current()
+                try:
+                    return self._embed(choice, progress, cancelled, threads or default_threads())
+                except VectorsUnavailable:
+                    # What was found damaged is begun anew, once.
+                    if self._store.current() in (damaged, None):
+                        raise
+                    return self._embed(choice, progress, cancelled, threads or default_threads())
         except IndexBusy:
             with self._connections.reader() as connection:
                 left = self._left(connection, choice.fingerprint)
@@ -317,6 +328,7 @@ class Meanings:
         if self.model == "none":
             return _Serving(Semantic(None, chunks, 0, choice.why), None)
         best: tuple[int, Model] | None = None
+        former: Model | None = None
         for model in vectors.models(connection):
             _, embedded = vectors.coverage(connection, model)
             wanted = model.fingerprint == choice.fingerprint
@@ -327,13 +339,20 @@ class Meanings:
                 best is None or embedded > best[0]
             ):
                 best = embedded, model
+            elif embedded and not wanted:
+                former = model
         if (problem := vectors.extension_problem()) is not None:
             return _Serving(Semantic(None, chunks, 0, problem), None)
         # A process that lives on embeds by itself.
         how = "" if self.resident else ": run `vault-lsp index`"
         if best is None or best[0] == 0:
-            why = choice.why if choice.model is None else f"nothing is embedded yet{how}"
-            return _Serving(Semantic(choice.model, chunks, 0, why), None)
+            if choice.model is None:
+                why = choice.why
+            elif former is not None:
+                why = f"nothing is embedded by {choice.model} yet, and {former.name} is no longer there{how}"
+            else:
+                why = f"nothing is embedded yet{how}"
+            return _Serving(Semantic(choice.model, chunks, 0, why, superseded=former is not None), None)
         embedded, model = best
         if model.fingerprint == choice.fingerprint:
             why = f"{embedded} of {chunks} passages are embedded{how and ': `vault-lsp index` goes on'}"
@@ -341,7 +360,8 @@ class Meanings:
             why = choice.why
         else:
             why = f"{model.name} still answers, until all is embedded by {choice.model}{how}"
-        return _Serving(Semantic(model.name, chunks, embedded, why), model)
+        superseded = model.fingerprint != choice.fingerprint
+        return _Serving(Semantic(model.name, chunks, embedded, why, superseded=superseded), model)
 
     def _left(self, connection: apsw.Connection, fingerprint: str) -> int:
         chunks, _ = vectors.coverage(connection, None)

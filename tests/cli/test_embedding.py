@@ -170,10 +170,43 @@ def test_another_model_makes_its_own_vectors_and_the_old_ones_serve_until_then(
     done = run("search", "--json", "--explain", "apple")
     assert done.json["results"][0]["path"] == "a.md"
     assert done.json["semantic"] != "off"
+    assert done.stderr == ""
+    done = run("search", "apple")
+    assert done.stderr == (
+        f"vault-lsp: {tmp_path / 'tiny'} still answers, until all is embedded by {other}: run `vault-lsp index`\n"
+    )
     assert run("index", "--json").json["embedded"] == 3
     told = run("status", "--json").json
     assert (told["semantic"], told["embedded"]) == ("on", 3)
     assert told["model"].endswith("other")
+
+
+def test_a_config_that_can_not_be_read_embeds_nothing_anew(learned: Callable[..., Any]) -> None:
+    run = learned(**NOTES)
+    run("index")
+    right = (run.root / CONFIG).read_text()
+    run.write({CONFIG: right.rstrip("}\n"), "d.md": "# Date\n\nanother apple\n"})
+    told = run("index", "--json")
+    assert (told.json["embedded"], told.json["model"]) == (0, None)
+    assert "vault-lsp: the configuration of embedding.model can't be read\n" in told.stderr
+    assert "vector" in channels(run, "apple")["a.md"]
+    run.write({CONFIG: right})
+    assert run("index", "--json").json["embedded"] == 1
+
+
+def test_vectors_of_a_model_that_is_gone_do_not_answer_for_another(learned: Callable[..., Any], tmp_path: Path) -> None:
+    run = learned(**NOTES)
+    run("index")
+    other = tiny_embedder(tmp_path / "other", seed=1)
+    run.write({CONFIG: f"embedding: {{model: {other}}}\n"})
+    (tmp_path / "tiny").rename(tmp_path / "gone")
+    done = run("search", "apple")
+    told = f"nothing is embedded by {other} yet, and {tmp_path / 'tiny'} is no longer there"
+    assert done.stderr.startswith(f"vault-lsp: {told}")
+    assert done.stderr.count("\n") == 1
+    assert set(channels(run, "apple")) == {"a.md"}
+    assert run("index", "--json").json["embedded"] == 3
+    assert run("search", "apple").stderr == ""
 
 
 def test_without_the_extension_only_meaning_is_missing_and_vectors_come_back_with_it(

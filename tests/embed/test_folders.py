@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.tiny_models import tiny_embedder
+from tests.support import environment
+from tests.tiny_models import tiny_cross_encoder, tiny_embedder
 from vault_lsp.embed import models, runtime
 from vault_lsp.embed.embedder import Embedder
 from vault_lsp.errors import ModelUnavailable
@@ -249,3 +252,18 @@ def test_two_models_in_one_process_do_not_meet(tmp_path: Path, reached: list[Any
     assert np.array_equal(vectors[0], vectors[2])
     assert reached == []
     assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("call", ["embed.models.load", "embed.models.load_query_embedder", "rerank.models.load"])
+def test_the_runtime_leaves_nothing_behind_and_reports_to_nobody(tmp_path: Path, call: str) -> None:
+    kind = tiny_embedder if call.startswith("embed") else tiny_cross_encoder
+    module, _, function = call.rpartition(".")
+    load = f"{function}({str(kind(tmp_path / 'tiny'))!r}, Path(), threads=1)"
+    code = f"from pathlib import Path; from vault_lsp.{module} import {function}; {load}"
+    places = {name: tmp_path / name for name in ("HOME", "TMPDIR")}
+    for place in places.values():
+        place.mkdir()
+    surroundings = {name: value for name, value in environment().items() if name != "ORT_DISABLE_TELEMETRY"}
+    surroundings |= {name: str(place) for name, place in places.items()}
+    subprocess.run([sys.executable, "-c", code], env=surroundings, check=True)
+    assert [file.name for place in places.values() for file in place.rglob("*")] == []

@@ -140,6 +140,21 @@ def test_a_rebuilt_index_and_a_moved_vault_keep_their_vectors(root: Path, tiny: 
     assert embedded(moved)[0].embedded == 0
 
 
+def test_vectors_that_were_emptied_under_an_open_vault_are_made_anew_at_once(root: Path, tiny: Path) -> None:
+    configure(root, tiny)
+    write(root, notes(6))
+    vault = Vault.open(root)
+    vault.reconcile()
+    chunks = vault.semantic().chunks
+    embedded(root)
+    write(root, {"new.md": "something new\n"})
+    vault.reconcile()
+    os.truncate(vault.index.vectors.file, 0)
+    assert vault.embed() == (str(tiny), chunks + 1, 0, "")
+    assert vault.semantic().state == "on"
+    vault.close()
+
+
 KILLED = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
@@ -243,7 +258,7 @@ def test_the_vectors_of_a_former_model_serve_until_the_new_ones_are_there(root: 
         vault.embed(progress=steps.append, cancelled=lambda: len(steps) > 2)
     assert vault.semantic().model == str(tiny)
     assert vault.embed().left == 0
-    assert vault.semantic() == (str(other), vault.semantic().chunks, vault.semantic().chunks, "")
+    assert vault.semantic() == (str(other), vault.semantic().chunks, vault.semantic().chunks, "", False)
     vault.close()
     assert ask(root, Query("ember flint")).note == ""
 

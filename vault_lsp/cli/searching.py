@@ -141,7 +141,8 @@ def _is_news(vault: Vault, answer: SearchResult, mode: str, as_json: bool) -> bo
         return True
     if as_json:
         return False
-    return mode == "semantic" or answer.semantic == "partial" or (configured != "none" and at_terminal())
+    worth = mode == "semantic" or answer.semantic == "partial" or semantic.superseded
+    return worth or (configured != "none" and at_terminal())
 
 
 def _print_hit(hit: Hit) -> None:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
+from vault_lsp.config import UNKNOWN_MODEL
 from vault_lsp.embed import bundled, folders, hub
 from vault_lsp.embed.bundled import Progress
 from vault_lsp.embed.embedder import Embedder, QueryEmbedder
@@ -118,6 +119,8 @@ def _located(model: str, root: Path) -> tuple[Source, str]:
     """The model that a setting means, and why it is this one. Raises ModelUnavailable where there is none."""
     if model == "none":
         raise ModelUnavailable("embedding.model is none")
+    if model == UNKNOWN_MODEL:
+        raise ModelUnavailable("the configuration of embedding.model can't be read")
     if model in {"auto", bundled.NAME}:
         if bundled.is_available():
             return bundled.source(), "the bundled model"

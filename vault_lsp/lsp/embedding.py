@@ -182,6 +182,7 @@ class Embedding:
             # Else what is left is no longer in its file, which the next reconcile finds out.
         finally:
             self.phase = None
+            self._ready = False  # another model may answer from now on
             if self._shown is not None:
                 self._shown.end()
                 self._shown = None
