@@ -149,8 +149,8 @@ _PREFIX = re.compile(r'"([^"]*)"[*]')
 #: How a word may go on that was typed to the middle of one of the endings that stemming takes away.
 _ENDINGS = (
     "able ability al alism ality ally ance ant ate ated ates ating ation ational ations ative ator ed ement ence ent "
-    "er es ful fulness ible ibility ic ical ies ing ings ion ism ity ive iveness ivity ization ize izer ly ment ness ous "
-    "ousness tional"
+    "er es ful fulness ible ibility ic ical ies ing ings ion ism ity ive iveness ivity ization ize izer ly ment ness "
+    "ous ousness tional"
 )
 _ENDS = sorted({ending[start:] for ending in _ENDINGS.split() for start in range(len(ending))})
 
@@ -315,7 +315,8 @@ def _of_stems(connection: apsw.Connection, expression: str) -> str:
 
     def tokens(tokenizer: apsw.FTS5Tokenizer, word: str) -> list[str]:
         text = word.encode("utf-8", "replace")
-        return tokenizer(text, apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False, include_colocated=False)
+        found = tokenizer(text, apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False, include_colocated=False)
+        return [str(token) for token in found]
 
     def fitted(match: re.Match[str]) -> str:
         word = match[1]
