@@ -32,6 +32,14 @@ SEARCHES = {
     "抽屉": "workshop/榫卯.md",
 }
 
+#: Question → the note in the other language that has to be among the first three.
+ACROSS = {
+    "a wooden joint that needs no nails": "workshop/榫卯.md",
+    "frying eggs with a red fruit": "recipes/番茄炒蛋.md",
+    "厨余和落叶怎么变成肥料": "methods/Compost.md",
+    "大蒜几月种下去": "methods/Sowing calendar.md",
+}
+
 #: The findings that the vault's README announces: rule → notes.
 ANNOUNCED = {
     "broken-link": "journal/2025-05-03.md",
@@ -53,6 +61,7 @@ def main() -> int:
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("VAULT_LSP_")},
             "VAULT_LSP_INDEX_DIR": index,
+            "VAULT_LSP_MODEL_DIR": str(Path(index) / "models"),
             "PYTHONUTF8": "1",
         }
         try:
@@ -79,6 +88,16 @@ def shell(environment: dict[str, str]) -> None:
         answer = json.loads(run(environment, "search", query, "-k", "3", "--json", echo=False))
         paths = [result["path"] for result in answer["results"]]
         expect(wanted in paths, f"search {query!r} gave {paths}, not {wanted}")
+    title("Search across languages")
+    if "multilingual-e5-small" in run(environment, "model", "list"):
+        for query, wanted in ACROSS.items():
+            print(run(environment, "search", query, "-k", "3"))
+            answer = json.loads(run(environment, "search", query, "-k", "3", "--json", echo=False))
+            paths = [result["path"] for result in answer["results"]]
+            expect(answer["semantic"] == "on", f"no search by meaning: {answer['note']}")
+            expect(wanted in paths, f"search {query!r} gave {paths}, not {wanted}")
+    else:
+        print("No model is bundled for this platform.")
     title("Links")
     backlinks = run(environment, "backlinks", "beds/South bed.md")
     print(backlinks)

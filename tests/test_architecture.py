@@ -29,7 +29,7 @@ class Layer(NamedTuple):
 #: What stands between the surfaces and the adapters. Each of these may use the others and all below.
 APPLICATION = (
     *("prepare", "indexer", "embedding", "ranking", "search", "semantic", "symbols", "view", "child", "service"),
-    *("doctor", "evaluate", "questions"),
+    *("doctor", "evaluate", "models", "questions"),
 )
 BASE = ("core", "config", "errors")
 
@@ -58,7 +58,7 @@ LAYERS = (
     Layer(
         ("rerank",),
         (*BASE, "embed", "rerank"),
-        inside=("fastembed", "loguru", "tokenizers", "platformdirs", "mlx", "mlx_lm"),
+        inside=("fastembed", "loguru", "tokenizers", "mlx", "mlx_lm"),
     ),
     Layer(
         APPLICATION,
@@ -76,7 +76,7 @@ LAYERS = (
         ("cli",),
         (*BASE, "cli"),
         ("click",),
-        inside=(*(f"vault_lsp.{name}" for name in ("vault", *APPLICATION)), "vault_lsp.embed.models", "vault_lsp.lsp"),
+        inside=(*(f"vault_lsp.{name}" for name in ("vault", *APPLICATION)), "vault_lsp.lsp"),
     ),
     Layer(("__main__",), (), inside=("vault_lsp.cli",)),
     Layer(("__init__",), ()),

@@ -71,21 +71,11 @@ def test_every_shown_command_exists_with_its_options() -> None:
         assert {word for word in words[1:] if re.match(r"--?[A-Za-z]", word)} <= known, words
 
 
-@pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the examples whose vault has no model: what embedding does is tested where it is quick."""
-    folder = tmp_path_factory.mktemp("copy") / "examples"
-    shutil.copytree(ROOT / "examples", folder)
-    with (folder / "vault/.vault-lsp/config.yaml").open("a", encoding="utf-8") as config:
-        config.write("\nembedding: {model: none}\n")
-    return folder
-
-
 @pytest.mark.parametrize("words", list(shown_commands()), ids=" ".join)
-def test_every_shown_command_succeeds_on_the_example_vault(words: list[str], examples: Path, tmp_path: Path) -> None:
+def test_every_shown_command_succeeds_on_the_example_vault(words: list[str], tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "vault_lsp", *words],
-        cwd=examples / "vault",
+        cwd=ROOT / "examples/vault",
         env={
             **os.environ,
             "VAULT_LSP_INDEX_DIR": str(tmp_path / "index"),

@@ -96,8 +96,8 @@ def test_the_lock_has_a_fitting_version_of_every_dependency(wanted: Requirement)
         for name, _, version in (line.partition(";")[0].strip().partition("==") for line in LOCKED)
         if canonicalize_name(name) == canonicalize_name(wanted.name)
     ]
-    assert len(versions) == 1
-    assert wanted.specifier.contains(versions[0], prereleases=True)
+    assert versions  # several where a Python is too old for the newest
+    assert all(wanted.specifier.contains(version, prereleases=True) for version in versions)
 
 
 def test_the_lock_pins_versions_by_hash_and_names_no_place() -> None:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from vault_lsp import errors
 from vault_lsp.embed.source import model_folder
-from vault_lsp.embedding import Embedded, cores
+from vault_lsp.embedding import Embedded
 from vault_lsp.errors import Cancelled, VaultLspError
 from vault_lsp.indexer import Progress, Reconciled
 from vault_lsp.store.place import cache_folder
@@ -72,9 +72,7 @@ def run(job: _Job, root: str) -> None:
         vault = Vault.open(Path(root))
         try:
             done = (
-                vars(vault.reconcile(progress=report))
-                if job == "reconcile"
-                else vault.embed(progress=report, threads=max(1, cores() - 1))._asdict()
+                vars(vault.reconcile(progress=report)) if job == "reconcile" else vault.embed(progress=report)._asdict()
             )
         finally:
             vault.close()

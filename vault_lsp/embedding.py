@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -54,8 +54,9 @@ def cores() -> int:
 
 
 def default_threads() -> int:
-    """Threads of a model whose user waits for it. More than a few hardly help with texts of this length."""
-    return min(8, cores())
+    """Threads of a model: all cores but one, 8 at most."""
+    # They wait actively: where another process takes a core from them, the whole is slower than with one less.
+    return max(1, min(8, cores() - 1))
 
 
 def embed_missing(
@@ -98,10 +99,9 @@ class _Window(NamedTuple):
 
 def _windows(root: Path, missing: Sequence[Missing]) -> Iterator[_Window]:
     """Cut the backlog into windows, with the texts that the files hold now."""
-    items = iter(missing)
     path: NotePath | None = None
     held: Mapping[bytes, str] = {}
-    while wanted := list(islice(items, _WINDOW)):
+    for wanted in _cut(missing):
         texts = []
         for item in wanted:
             if item.path != path:
@@ -109,6 +109,13 @@ def _windows(root: Path, missing: Sequence[Missing]) -> Iterator[_Window]:
             if item.sha in held:
                 texts.append(_Text(item.sha, held[item.sha]))
         yield _Window(texts, len(wanted))
+
+
+def _cut(missing: Sequence[Missing]) -> Iterator[list[Missing]]:
+    """Windows of the backlog, none of which holds both first chunks of notes and later ones."""
+    for _, alike in groupby(missing, key=lambda item: item.ordinal == 0):
+        while wanted := list(islice(alike, _WINDOW)):
+            yield wanted
 
 
 def _batches(texts: list[_Text]) -> Iterator[list[_Text]]:

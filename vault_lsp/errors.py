@@ -48,6 +48,12 @@ class ModelUnavailable(VaultLspError):
     code = "model-unavailable"
 
 
+class VectorsUnavailable(VaultLspError):
+    """Vectors can't be read or written now; everything else works. The text tells why."""
+
+    code = "vectors-unavailable"
+
+
 class NotFound(VaultLspError):
     """The vault has no such note, file or line."""
 

@@ -74,32 +74,41 @@ def rank(
     query: Query,
     terms: QueryTerms,
     config: SearchConfig,
-    indegree: Callable[[NotePath], int],
+    popularity: Callable[[Sequence[NotePath]], Sequence[int]],
     nearest: Nearest | None,
 ) -> Ranking:
-    """Rank documents for a query that says something. `nearest` is None where vectors can't or must not take part."""
+    """Rank documents for a query that says something.
+
+    `popularity` counts the links to notes. `nearest` is None where vectors can't or must not take part.
+    """
     pool = max(POOL, query.limit)
     weights = {**fusion.WEIGHTS, **config.weights}
     if query.title_weight is not None:
         weights["title"] = query.title_weight
-    near = list(nearest(query.filters, pool)) if nearest is not None and query.mode != "keyword" else []
     if query.mode == "semantic":
+        near = list(nearest(query.filters, pool)) if nearest is not None else []
         fused = fusion.fuse({"vector": _by_meaning(near)}, {**weights, "vector": weights["vector"] or 1.0})
         return Ranking(fused, {hit.document: hit.chunk for hit in near}, frozenset(hit.document for hit in near), None)
     found = channels.keyword(connection, terms, query.filters, pool)
     named, exact = _names(connection, query, terms, found, pool)
+    near = list(nearest(query.filters, pool)) if nearest is not None and query.mode == "hybrid" else []
     sure = _sureness(connection, terms, found) if near else 1.0
     rankings = {
         "bm25": _by_words(found, sure),
         "vector": _by_meaning(near),
-        "title": [Ranked(hit.document) for hit in named],
+        "title": [Ranked(hit.document, _told(hit, terms)) for hit in named],
     }
     paths = {hit.document: hit.path for hit in named} | {hit.document: hit.path for hit in (*near, *found)}
-    # Only a prior: every candidate takes part in it, in the order that the others give where none has more links.
-    best = [item.document for item in fusion.fuse(rankings, weights, exact)[:_LINKED]]
+    # Only a prior: every candidate takes part in it, in the order that the others give where none has more links, and
+    # as far as they rate it: a hub is a good answer only where it is an answer at all.
+    best = fusion.fuse(rankings, weights)[:_LINKED]
     # Between three links and two lies no difference; what counts is the order of magnitude.
-    linked = sorted(best, key=lambda document: -indegree(paths[document]).bit_length())
-    rankings["indegree"] = [Ranked(document) for document in linked]
+    links = dict(
+        zip((item.document for item in best), popularity([paths[item.document] for item in best]), strict=True)
+    )
+    best.sort(key=lambda item: (item.document not in exact, -links[item.document].bit_length()))
+    highest = max((item.score for item in best), default=0.0) or 1.0
+    rankings["indegree"] = [Ranked(item.document, item.score / highest) for item in best]
     fused = fusion.fuse(rankings, weights, exact)
     chunks, meant = _spokesmen(fused, found, near)
     factors = _factors(connection, terms, config, fused, chunks)
@@ -136,6 +145,16 @@ def _names(
     sure = exact | {hit.document for hit in found[:_AGREED]}
     named = [hit for hit in named if hit.document in sure or hit.match == "prefix" or _covers(hit.name, terms)]
     return named, exact
+
+
+def _told(hit: NameHit, terms: QueryTerms) -> float:
+    """How much of a query a name tells: all of it, but for a name that is only a part of what is asked for."""
+    if hit.match != "words" or _covers(hit.name, terms):
+        return 1.0
+    names = query_terms(hit.name).units
+    told = sum(len(unit.bigrams) or 1 for unit in names if not unit.weak)
+    asked = sum(len(unit.bigrams) or 1 for unit in terms.units if not unit.weak)
+    return min(1.0, told / max(1, asked))
 
 
 def _is_called(name: str, terms: QueryTerms) -> bool:

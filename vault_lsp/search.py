@@ -13,7 +13,7 @@ import apsw
 
 from vault_lsp.config import Config
 from vault_lsp.core import fusion
-from vault_lsp.core.blend import blend
+from vault_lsp.core.blend import Blended, blend
 from vault_lsp.core.chunk import passage
 from vault_lsp.core.fold import bare
 from vault_lsp.core.fusion import Fused
@@ -50,6 +50,7 @@ class Hit(NamedTuple):
     line: int | None = None
     channels: Mapping[str, Mapping[str, float]] | None = None
     factors: Mapping[str, float] | None = None
+    reread: Mapping[str, float] | None = None
 
 
 class Meaning(NamedTuple):
@@ -59,6 +60,17 @@ class Meaning(NamedTuple):
     embedded: float = 0.0
     nearest: Nearest | None = None
     note: str = ""
+
+
+class About(NamedTuple):
+    """What a search asks of notes beside their rows: the text of a file as it is now, and the notes that link to it.
+
+    `popularity` counts about the same as `indegrees`, and sooner.
+    """
+
+    text: Callable[[NotePath], Text | None]
+    indegrees: Callable[[Sequence[NotePath]], Sequence[int]]
+    popularity: Callable[[Sequence[NotePath]], Sequence[int]]
 
 
 #: A second look: a query and the passages of its best hits, to a score from 0 to 1 for each; or None and the reason.
@@ -85,9 +97,9 @@ class SearchResult(NamedTuple):
         results = []
         for hit in self.hits:
             shown = hit._asdict()
-            if hit.channels is None:
-                del shown["channels"]
-                del shown["factors"]
+            for name in ("channels", "factors", "reread"):
+                if shown[name] is None:
+                    del shown[name]
             results.append(shown)
         return {
             "schema": 1,
@@ -106,39 +118,35 @@ def answer(
     connection: apsw.Connection,
     query: Query,
     config: Config,
-    read: Callable[[NotePath], Text | None],
-    indegree: Callable[[NotePath], int],
+    about: About,
     meaning: Meaning,
     reread: Reread | None = None,
 ) -> SearchResult:
-    """Ask every channel, fuse their rankings, and show the best hits.
-
-    `read` gives the text of a file as it is now, for previews: a file that is gone is no hit. `indegree` counts the
-    notes that link to one.
-    """
+    """Ask every channel, fuse their rankings, and show the best hits. A file that is gone is no hit."""
     started = time.perf_counter()
     terms = query_terms(query.text)
     if query.text.strip():
-        ranking = rank(connection, query, terms, config.search, indegree, meaning.nearest)
+        ranking = rank(connection, query, terms, config.search, about.popularity, meaning.nearest)
     else:
         recent = channels.recent(connection, query.filters, max(POOL, 2 * query.limit))
         ranking = Ranking([Fused(document, 0.0, {}) for document, _ in recent], {}, frozenset(), None)
-    show = _Shower(connection, terms, ranking, read, indegree)
+    show = _Shower(connection, terms, ranking, about)
     notes = [] if query.mode == "keyword" else [meaning.note]
-    ranked, reranked = ranking.fused, False
+    ranked = ranking.fused
+    blended: dict[int, Blended] = {}
     if reread is not None and query.text.strip() and ranked:
         scores, why = reread(query.text, show.passages(ranked[: config.rerank.top]))
         notes.append(why)
         if scores is not None:
-            ranked, reranked = _blended(ranking, scores), True
-    hits = islice(show.hits(ranked, query.limit, explain=query.explain), query.limit)
+            ranked, blended = _blended(ranking, scores)
+    hits = islice(show.hits(ranked, query.limit, blended if query.explain else {}, explain=query.explain), query.limit)
     return SearchResult(
         query.text,
         tuple(hits),
         (time.perf_counter() - started) * 1000,
         meaning.state,
         meaning.embedded,
-        reranked,
+        bool(blended),
         "; ".join(filter(None, notes)),
     )
 
@@ -173,8 +181,7 @@ class _Shower:
         connection: apsw.Connection,
         terms: QueryTerms,
         ranking: Ranking,
-        read: Callable[[NotePath], Text | None],
-        indegree: Callable[[NotePath], int],
+        about: About,
     ) -> None:
         self._connection = connection
         self._terms = terms
@@ -182,33 +189,37 @@ class _Shower:
             bare(word) for unit in terms.units if not unit.weak for word in (*unit.words, *unit.bigrams)
         )
         self._ranking = ranking
-        self._read = read
-        self._indegree = indegree
+        self._about = about
 
     def passages(self, ranked: Sequence[Fused]) -> list[str]:
         """The text of each document's best chunk, under its title; the title alone where there is no more."""
         found = []
         for item, row in self._rows(ranked):
-            text = self._read(row.path)
+            text = self._about.text(row.path)
             lines = self._lines(item, row, text) if text is not None else None
             body = _between(text, lines) if text is not None and lines is not None else ""
             found.append(passage(row.title, row.heading_path, body))
         return found
 
-    def hits(self, ranked: Sequence[Fused], size: int, *, explain: bool) -> Iterator[Hit]:
+    def hits(
+        self, ranked: Sequence[Fused], size: int, blended: Mapping[int, Blended], *, explain: bool
+    ) -> Iterator[Hit]:
         """Hits in order, looked up `size` at a time; a file that is gone is none."""
         for start in range(0, len(ranked), size):
-            for item, row in self._rows(ranked[start : start + size]):
-                text = self._read(row.path)
+            rows = list(self._rows(ranked[start : start + size]))
+            links = self._about.indegrees([row.path for _, row in rows])
+            for (item, row), indegree in zip(rows, links, strict=True):
+                text = self._about.text(row.path)
                 if text is not None:
-                    yield self._hit(item, row, text, explain=explain)
+                    hit = self._hit(item, row, text, blended.get(item.document), explain=explain)
+                    yield hit._replace(indegree=indegree)
 
     def _rows(self, ranked: Sequence[Fused]) -> Iterator[tuple[Fused, Row]]:
         chunks = self._ranking.chunks
         rows = channels.hydrate(self._connection, [(item.document, chunks.get(item.document)) for item in ranked])
         return zip(ranked, rows, strict=True)
 
-    def _hit(self, item: Fused, row: Row, text: Text, *, explain: bool) -> Hit:
+    def _hit(self, item: Fused, row: Row, text: Text, blended: Blended | None, *, explain: bool) -> Hit:
         lines = self._lines(item, row, text)
         return Hit(
             path=row.path,
@@ -223,10 +234,11 @@ class _Shower:
             page_end=row.page_end,
             snippet=snippet(_between(text, lines), self._terms) if lines is not None else "",
             heading=" › ".join(row.heading_path),
-            indegree=self._indegree(row.path),
+            indegree=0,
             line=self._best_line(text, lines) + 1 if lines is not None else None,
             channels={name: _shown(place) for name, place in item.channels.items()} if explain else None,
             factors=dict(item.factors) if explain else None,
+            reread=_reread(blended) if explain else None,
         )
 
     def _lines(self, item: Fused, row: Row, text: Text) -> tuple[int, int] | None:
@@ -266,17 +278,20 @@ def _shown(place: fusion.Place) -> dict[str, float]:
     return {**place._asdict(), "contribution": place.contribution}
 
 
-def _blended(ranking: Ranking, scores: Sequence[float]) -> list[Fused]:
-    """The documents in the order that the reranker and the first stage agree on, each with both among its factors."""
+def _reread(blended: Blended | None) -> dict[str, float] | None:
+    """What the score of a document that the reranker has read was made of: share · first + (1 - share) · rerank."""
+    if blended is None or blended.rerank is None or blended.first is None or blended.share is None:
+        return None
+    return {"rerank": blended.rerank, "first": blended.first, "share": blended.share}
+
+
+def _blended(ranking: Ranking, scores: Sequence[float]) -> tuple[list[Fused], dict[int, Blended]]:
+    """The documents in the order that the reranker and the first stage agree on, with their new scores."""
     by_document = {item.document: item for item in ranking.fused}
     certain = [item.document for item in ranking.fused if fusion.EXACT in item.channels]
     order = [(item.document, item.score) for item in ranking.fused]
-    found = []
-    for item in blend(order, scores, ranking.titled, certain):
-        before = by_document[item.document]
-        if item.rerank is None:
-            found.append(before._replace(score=item.score))
-        else:
-            factors = {**before.factors, "first": item.first or 0.0, "rerank": item.rerank, "share": item.share or 0.0}
-            found.append(before._replace(score=item.score, factors=factors))
-    return found
+    found = blend(order, scores, ranking.titled, certain)
+    return (
+        [by_document[item.document]._replace(score=item.score) for item in found],
+        {item.document: item for item in found},
+    )

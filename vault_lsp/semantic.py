@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 from vault_lsp.config import Config
 from vault_lsp.embed import models
 from vault_lsp.embedding import Embedded, default_threads, embed_missing
-from vault_lsp.errors import IndexBusy, ModelUnavailable, VaultLspError
+from vault_lsp.errors import IndexBusy, ModelUnavailable, VaultLspError, VectorsUnavailable
 from vault_lsp.indexer import Progress
 from vault_lsp.ranking import Query
 from vault_lsp.rerank import Loading, rerank
@@ -87,6 +87,9 @@ class _Serving(NamedTuple):
 #: So many passages take no longer with the model for questions, one by one, than the one for passages takes to load.
 FEW = 16
 
+#: So many seconds a resident process believes what it saw of the models on this machine.
+_LATELY = 1.0
+
 #: A model that could not be loaded is tried again after so many seconds.
 _TRY_AGAIN = 60.0
 
@@ -110,6 +113,7 @@ class Meanings:
         self._guard = threading.Lock()
         self._embedder: tuple[str, QueryEmbedder] | None = None
         self._failed = (0.0, "", "")
+        self._chosen: dict[str, tuple[float, models.Choice]] = {}
 
     # Asking ---------------------------------------------------------------------------------------------------------
 
@@ -133,11 +137,15 @@ class Meanings:
         if embedder is None:
             return Meaning("off", semantic.share, None, "the model is being loaded")
         check()
-        vector = embedder.query(query.text)
+        question = embedder.question(query.text)
+        try:
+            answer = vectors.begin(connection, model, question, resident=self.resident, check=check)
+        except VectorsUnavailable as error:
+            return Meaning("off", semantic.share, None, str(error))
 
         def nearest(filters: Filters, pool: int) -> Sequence[ChunkHit]:
             try:
-                return vectors.nearest(connection, model, vector, filters, pool, resident=self.resident, check=check)
+                return answer(filters, pool)
             except VectorsUnavailable as error:
                 log.warning("%s: the search went on by words: %s", self.root, error)
                 return []
@@ -195,6 +203,8 @@ class Meanings:
             if choice.model is None or choice.fingerprint is None:
                 why = "" if self.model == "none" else choice.why
                 return Backlog(None, None, chunks, chunks, at_hand=False, why=why)
+            if (problem := vectors.extension_problem()) is not None:
+                return Backlog(None, None, chunks, chunks, at_hand=False, why=problem)
             left = self._left(connection, choice.fingerprint)
         at_hand = self._in_memory(choice.fingerprint) is not None
         return Backlog(choice.model, choice.fingerprint, chunks, left, at_hand, "")
@@ -282,8 +292,17 @@ class Meanings:
         except VectorsUnavailable as error:
             return _Serving(Semantic(None, vectors.coverage(connection, None)[0], 0, str(error)), None)
 
+    def _choose(self, model: str) -> models.Choice:
+        """What a setting comes to, which means looking at files: a process that lives on does so once a second."""
+        now = time.monotonic()
+        at, choice = self._chosen.get(model, (float("-inf"), None))
+        if choice is None or not self.resident or now - at > _LATELY:
+            choice = models.choose(model, self.root)
+            self._chosen[model] = now, choice
+        return choice
+
     def _best_serving(self, connection: apsw.Connection) -> _Serving:
-        choice = models.choose(self.model, self.root)
+        choice = self._choose(self.model)
         chunks, _ = vectors.coverage(connection, None)
         if self.model == "none":
             return _Serving(Semantic(None, chunks, 0, choice.why), None)
@@ -294,7 +313,7 @@ class Meanings:
             if wanted and embedded >= chunks:
                 return _Serving(Semantic(model.name, chunks, embedded, ""), model)
             # A former model must still be there to embed a question.
-            if (wanted or models.choose(model.name, self.root).fingerprint == model.fingerprint) and (
+            if (wanted or self._choose(model.name).fingerprint == model.fingerprint) and (
                 best is None or embedded > best[0]
             ):
                 best = embedded, model

@@ -5,7 +5,7 @@ A View is made by `service.Vault.view` and lives as long as one request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
 import apsw
@@ -28,7 +28,7 @@ from vault_lsp.core.text import Place, Point, Text
 from vault_lsp.core.tokens import query_terms
 from vault_lsp.errors import NotFound, NotInMemory
 from vault_lsp.ranking import POOL, Query, rank
-from vault_lsp.search import SearchResult, answer
+from vault_lsp.search import About, SearchResult, answer
 from vault_lsp.semantic import Meanings
 from vault_lsp.store import notes
 from vault_lsp.store.notes import Backlink
@@ -276,6 +276,33 @@ class View:
         """How many other notes link to a note."""
         return len({link.source for link in self._links_to(path) if link.source != path})
 
+    def indegrees(self, paths: Sequence[NotePath]) -> list[int]:
+        """The same for several notes at once: where nothing else has a note's name, its links need no resolving."""
+        plain = (
+            [path for path in paths if self._is_alone(path) and path not in self._overlay] if not self._overlay else []
+        )
+        aliased = notes.with_aliases(self.connection, plain)
+        counted = [path for path in plain if path not in aliased]
+        keys = [target_keys(path) for path in counted]
+        counts = dict(zip(counted, notes.sources_by_keys(self.connection, keys, counted), strict=True))
+        return [counts[path] if path in counts else self.indegree(path) for path in paths]
+
+    def popularity(self, paths: Sequence[NotePath]) -> list[int]:
+        """About how many notes link to each of the paths, for ranking: links are counted by name and not resolved.
+
+        Of notes that share a name only those links count that name a folder as well; aliases don't.
+        """
+        keys = []
+        for path in paths:
+            found = target_keys(path)
+            keys.append(found if self._is_alone(path) else [key for key in found if "/" in key])
+        return notes.sources_by_keys(self.connection, keys, paths)
+
+    def _is_alone(self, path: NotePath) -> bool:
+        """Whether no other file can be meant by a note's name, with or without its extension."""
+        key = name_key(path.rpartition("/")[2])
+        return self._names.files_named(key) == (path,) and not self._names.files_named(key.removesuffix(".md"))
+
     # Search ---------------------------------------------------------------------------------------------------------
 
     def search(self, query: Query, *, patient: bool = True) -> SearchResult:
@@ -287,7 +314,8 @@ class View:
             raise NotInMemory(query.text)
         meaning = self._meanings.meaning(self.connection, query, self._cancelled, patient=patient)
         reread = self._meanings.reread(query, self._cancelled)
-        return answer(self.connection, query, self.config, self._text, self.indegree, meaning, reread)
+        about = About(self._text, self.indegrees, self.popularity)
+        return answer(self.connection, query, self.config, about, meaning, reread)
 
     def symbols(self, query: str, limit: int, superseded: Callable[[], bool] = lambda: False) -> tuple[Symbol, ...]:
         """Notes, aliases and headings by name, and notes by what they say and mean; best first.
@@ -312,17 +340,13 @@ class View:
             if superseded():
                 raise _SupersededError
 
-        def indegree(path: NotePath) -> int:
-            check()
-            return self.indegree(path)
-
         query = Query(text, limit, mode="hybrid" if _means_something(text) else "keyword")
         self.connection.set_progress_handler(superseded, STEPS, id=_SupersededError)
         try:
             check()
             nearest = self._meanings.meaning(self.connection, query, check, patient=False).nearest
             check()
-            ranking = rank(self.connection, query, query_terms(text), self.config.search, indegree, nearest)
+            ranking = rank(self.connection, query, query_terms(text), self.config.search, self.popularity, nearest)
         except (apsw.InterruptError, _SupersededError):
             self._cancelled()
             return []

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import pty
+import select
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,11 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.support import write
+from tests.support import environment, write
 from vault_lsp.cli import run
-from vault_lsp.config import CONFIG_FILE
-
-NO_MODEL = "embedding: {model: none}\n"
 
 
 class Done(NamedTuple):
@@ -72,25 +73,56 @@ class Shell:
         return [result["path"] for result in self("search", "--json", *arguments).json["results"]]
 
 
+def run_on_terminal(*arguments: str, cwd: Path) -> tuple[bytes, bytes]:
+    """Runs a command whose stderr is a terminal; its stdout, and what the terminal showed."""
+    ours, theirs = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "vault_lsp", *arguments],
+            cwd=cwd,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        shown = bytearray()
+        while True:
+            ready, _, _ = select.select([ours], [], [], 30)
+            try:
+                data = os.read(ours, 4096) if ready else b""
+            except OSError:  # the other side is gone
+                break
+            if not data:
+                break
+            shown += data
+        out, _ = process.communicate(timeout=20)
+        assert process.returncode == 0, shown
+    finally:
+        os.close(ours)
+    return out, bytes(shown)
+
+
+@pytest.fixture
+def on_terminal() -> Callable[..., tuple[bytes, bytes]]:
+    """Runs a command in a process of its own whose stderr is a terminal."""
+    return run_on_terminal
+
+
 @pytest.fixture(autouse=True)
 def _surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VAULT_LSP_INDEX_DIR", str(tmp_path / "index"))
     monkeypatch.setenv("VAULT_LSP_MODEL_DIR", str(tmp_path / "models"))
-    for name in ("VAULT_LSP_VAULT", "VAULT_LSP_EMBEDDING"):
-        monkeypatch.delenv(name, raising=False)
+    monkeypatch.delenv("VAULT_LSP_VAULT", raising=False)
 
 
 @pytest.fixture
 def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Shell]:
-    """Makes a vault named `vault` of path → content, with the current folder in it.
-
-    It has no embedding model unless its config says so.
-    """
+    """Makes a vault named `vault` of path → content, with the current folder in it."""
 
     def make(**files: str | bytes) -> Shell:
         root = tmp_path / "vault"
         (root / ".obsidian").mkdir(parents=True, exist_ok=True)
-        write(root, {CONFIG_FILE: NO_MODEL, **files})
+        write(root, files)
         monkeypatch.chdir(root)
         return Shell(root, monkeypatch)
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support import environment
-from tests.tiny_models import tiny_embedder
+from tests.tiny_models import tiny_cross_encoder, tiny_embedder
+from vault_lsp.store import vector_file
 
 CONFIG = ".vault-lsp/config.yaml"
 
@@ -27,10 +30,11 @@ NOTES = {
 
 
 @pytest.fixture
-def learned(shell: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
+def learned(shell: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     """Makes a vault with a tiny model of its own."""
 
     def make(**files: str | bytes) -> Any:
+        monkeypatch.delenv("VAULT_LSP_EMBEDDING")
         model = tiny_embedder(tmp_path / "tiny")
         return shell(**{CONFIG: f"embedding: {{model: {model}}}\n", **files})
 
@@ -61,14 +65,14 @@ def test_status_tells_the_model_and_how_far_it_has_come(learned: Callable[..., A
     run = learned(**NOTES)
     run("index")
     told = run("status", "--json").json
-    assert (told["semantic"], told["embedded"], told["why"]) == ("on", 1.0, "")
+    assert (told["semantic"], told["chunks"], told["embedded"], told["model_note"]) == ("on", 3, 3, "")
     assert told["model"].endswith("tiny")
     assert "100% embedded" in run("status").out
     run.write({"d.md": "new words\n"})
     run("index", "--no-embed")
     told = run("status", "--json").json
-    assert (told["semantic"], told["embedded"]) == ("partial", 0.75)
-    assert "3 of 4" in told["why"]
+    assert (told["semantic"], told["chunks"], told["embedded"]) == ("partial", 4, 3)
+    assert "3 of 4" in told["model_note"]
     assert "75% embedded" in run("status").out
 
 
@@ -122,8 +126,9 @@ def test_a_vault_without_vectors_is_no_news_to_scripts(learned: Callable[..., An
 
 @pytest.mark.parametrize("model", ["/none/such", "no/such-model", "broken"])
 def test_a_model_that_is_not_there_is_one_line_and_search_goes_on(
-    shell: Callable[..., Any], tmp_path: Path, model: str
+    shell: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
+    monkeypatch.delenv("VAULT_LSP_EMBEDDING")
     if model == "broken":
         model = str(tiny_embedder(tmp_path / "broken"))
         file = next((tmp_path / "broken").glob("*.onnx"))
@@ -167,8 +172,41 @@ def test_another_model_makes_its_own_vectors_and_the_old_ones_serve_until_then(
     assert done.json["semantic"] != "off"
     assert run("index", "--json").json["embedded"] == 3
     told = run("status", "--json").json
-    assert (told["semantic"], told["embedded"]) == ("on", 1.0)
+    assert (told["semantic"], told["embedded"]) == ("on", 3)
     assert told["model"].endswith("other")
+
+
+def test_without_the_extension_only_meaning_is_missing_and_vectors_come_back_with_it(
+    learned: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = learned(**NOTES)
+    run("index")
+    with without_extension(monkeypatch):
+        (run.root / "b.md").unlink()
+        run.write({"d.md": "# Date\n\na new apple\n", "e.md": "one more\n"})
+        for options in ([], ["--rebuild"], ["--json"]):
+            done = run("index", *options)
+            assert done.stderr == "vault-lsp: the package sqlite-vec is not installed\n"
+        assert (done.json["embedded"], done.json["why"]) == (0, "the package sqlite-vec is not installed")
+        assert channels(run, "apple").keys() == {"a.md", "d.md"}
+        told = run("status", "--json").json
+        assert (told["semantic"], told["model_note"]) == ("off", "the package sqlite-vec is not installed")
+        assert run("get", "d.md").lines == ["# Date", "", "a new apple"]
+    answer = run("index", "--json").json
+    assert (answer["embedded"], answer["left"]) == (2, 0)
+    assert "vector" in channels(run, "apple")["d.md"]
+
+
+@contextmanager
+def without_extension(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An installation in which sqlite-vec can't be imported."""
+    vector_file.extension_problem.cache_clear()
+    try:
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "sqlite_vec", None)
+            yield
+    finally:
+        vector_file.extension_problem.cache_clear()
 
 
 def test_another_process_that_embeds_is_left_alone(learned: Callable[..., Any], tmp_path: Path) -> None:
@@ -217,7 +255,56 @@ def test_ctrl_c_while_embedding_keeps_what_is_done(learned: Callable[..., Any]) 
     kept = int(err.split()[2])
     assert 0 < kept < 600
     assert run("index", "--json").json["embedded"] == 600 - kept
-    assert run("status", "--json").json["embedded"] == 1.0
+    assert run("status", "--json").json["embedded"] == 600
+
+
+def test_embedding_shows_its_rate_and_the_time_left_on_a_terminal(
+    learned: Callable[..., Any], on_terminal: Callable[..., Any]
+) -> None:
+    run = learned(**{f"{n}.md": f"# Note {n}\n\n" + f"words of note {n} " * 40 for n in range(700)})
+    out, shown = on_terminal("index", "--json", cwd=run.root)
+    assert json.loads(out)["embedded"] == 700
+    assert re.search(rb"Embedding, \d+ a second +\[#+", shown)
+    assert b"100%" in shown
+
+
+def test_a_person_is_told_that_nothing_is_embedded_yet(
+    learned: Callable[..., Any], on_terminal: Callable[..., Any]
+) -> None:
+    run = learned(**NOTES)
+    assert b"nothing is embedded yet: run `vault-lsp index`" in on_terminal("search", "apple", cwd=run.root)[1]
+
+
+def test_a_reranker_reads_the_best_hits_when_asked(learned: Callable[..., Any], tmp_path: Path) -> None:
+    run = learned(**NOTES)
+    run("index")
+    reranker = tiny_cross_encoder(tmp_path / "cross")
+    config = (run.root / CONFIG).read_text() + f"rerank: {{model: {reranker}, budget_ms: 20000}}\n"
+    run.write({CONFIG: config})
+    assert run("search", "--json", "apple").json["reranked"] is True
+    assert run("search", "--json", "--no-rerank", "apple").json["reranked"] is False
+    explained = run("search", "--explain", "apple").out
+    assert "rerank" in explained
+    run.write({"q.yaml": "- {query: apple, expected_paths: [a.md]}\n- {query: pear, expected_paths: [b.md]}\n"})
+    answer = run("eval", "q.yaml", "--json").json
+    assert list(answer["modes"]) == ["hybrid", "keyword", "semantic", "reranked"]
+    assert ("reranked", "hybrid") in {(each["mode"], each["against"]) for each in answer["differences"]}
+    assert "reranked" not in run("eval", "q.yaml", "--json", "--no-rerank").json["modes"]
+
+
+def test_a_reranker_that_is_not_there_is_told_and_the_first_order_stays(learned: Callable[..., Any]) -> None:
+    run = learned(**NOTES)
+    run("index")
+    plain = run.hits("apple")
+    done = run("search", "--json", "--rerank", "apple")
+    assert [hit["path"] for hit in done.json["results"]] == plain
+    assert done.json["reranked"] is False
+    assert "vault-lsp model fetch" in done.stderr
+    run.write({"q.yaml": "- {query: apple, expected_paths: [a.md]}\n"})
+    done = run("eval", "q.yaml", "--json", "--rerank")
+    assert "reranked" not in done.json["modes"]
+    assert done.stderr.startswith("vault-lsp: reranked: ")
+    assert done.stderr.count("\n") == 1
 
 
 def test_models_are_listed_and_removed(shell: Callable[..., Any], tmp_path: Path) -> None:

@@ -160,7 +160,10 @@ def test_wrong_usage_is_told(shell: Callable[..., Any], options: list[str]) -> N
     assert shell(**NOTES)("eval", "--json", *options, code=2).json["error"]["code"] == "usage"
 
 
-def test_modes_are_compared_where_there_are_vectors(shell: Callable[..., Any], tmp_path: Path) -> None:
+def test_modes_are_compared_where_there_are_vectors(
+    shell: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("VAULT_LSP_EMBEDDING")
     model = tiny_embedder(tmp_path / "tiny")
     run = shell(**NOTES, **{"q.yaml": QUERIES, ".vault-lsp/config.yaml": f"embedding: {{model: {model}}}\n"})
     run("index")

@@ -161,8 +161,7 @@ def test_doctor_finds_the_installation_sound(shell: Callable[..., Any]) -> None:
 
 
 def test_a_config_with_mistakes_is_told_and_the_rest_works(shell: Callable[..., Any]) -> None:
-    config = "exclude: [b.md]\nno_such_key: 1\nembedding: {model: none}\n"
-    run = shell(**{"a.md": "spade\n", ".vault-lsp/config.yaml": config, "b.md": "spade\n"})
+    run = shell(**{"a.md": "spade\n", ".vault-lsp/config.yaml": "exclude: [b.md]\nno_such_key: 1\n", "b.md": "spade\n"})
     done = run("search", "--json", "spade")
     assert [hit["path"] for hit in done.json["results"]] == ["a.md"]
     assert "no_such_key" in done.stderr

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import pty
 import re
-import select
 import shutil
 import signal
 import subprocess
@@ -38,7 +36,7 @@ def call(*arguments: str, cwd: Path, env: Mapping[str, str] | None = None, **mor
 
 
 def vault(folder: Path, files: Mapping[str, str | bytes]) -> Path:
-    write(folder, {".obsidian/app.json": "{}", ".vault-lsp/config.yaml": "embedding: {model: none}\n", **files})
+    write(folder, {".obsidian/app.json": "{}", **files})
     return folder
 
 
@@ -101,30 +99,7 @@ def test_ctrl_c_is_one_line(tmp_path: Path) -> None:
     assert done.stdout.startswith(b"450 notes indexed")
 
 
-def on_terminal(*arguments: str, cwd: Path) -> tuple[bytes, bytes]:
-    """Runs a command whose stderr is a terminal; its stdout, and what the terminal showed."""
-    ours, theirs = pty.openpty()
-    try:
-        process = start(*arguments, cwd=cwd, stdout=subprocess.PIPE, stderr=theirs)
-        os.close(theirs)
-        shown = bytearray()
-        while True:
-            ready, _, _ = select.select([ours], [], [], 30)
-            try:
-                data = os.read(ours, 4096) if ready else b""
-            except OSError:  # the other side is gone
-                break
-            if not data:
-                break
-            shown += data
-        out, _ = process.communicate(timeout=20)
-        assert process.returncode == 0, shown
-    finally:
-        os.close(ours)
-    return out, bytes(shown)
-
-
-def test_long_work_shows_a_bar_on_a_terminal_only(tmp_path: Path) -> None:
+def test_long_work_shows_a_bar_on_a_terminal_only(tmp_path: Path, on_terminal: Callable[..., Any]) -> None:
     files = {f"{n}.md": f"# Note {n}\n\n" + "some words of text\n" * 600 for n in range(400)}
     root = vault(tmp_path / "v", files)
     out, shown = on_terminal("index", "--json", cwd=root)
@@ -136,7 +111,7 @@ def test_long_work_shows_a_bar_on_a_terminal_only(tmp_path: Path) -> None:
     assert done.stderr == b""
 
 
-def test_quick_work_shows_no_bar(tmp_path: Path) -> None:
+def test_quick_work_shows_no_bar(tmp_path: Path, on_terminal: Callable[..., Any]) -> None:
     out, shown = on_terminal("search", "spade", cwd=vault(tmp_path / "v", {"n.md": "a spade\n"}))
     assert b"n.md" in out
     assert shown == b""

@@ -250,7 +250,7 @@ def test_the_answer_has_the_shape_of_the_contract(shell: Callable[..., Any]) -> 
 def test_the_text_form_is_a_line_a_hit_with_an_indented_preview(shell: Callable[..., Any]) -> None:
     run = shell(**{"a.md": "# Title\u3000一\n\n" + "fennel seed \x1b[31m " * 40, "only name fennel.md": ""})
     first, preview, *rest = run("search", "fennel", "seed").lines
-    assert re.fullmatch(r"0\.\d{4}  a\.md:1  Title\u3000一", first)
+    assert re.fullmatch(r"0\.\d{4}  a\.md:3  Title\u3000一", first)
     assert preview.startswith("        ")
     assert "\x1b" not in preview
     assert len(preview.strip()) <= 120

@@ -19,7 +19,7 @@ from vault_lsp.rerank.qwen3 import Qwen3Reranker
 
 ROOT = Path(__file__).resolve().parents[2]
 PASSAGES = ["short", "a passage that is a good deal longer than the first", "", "雪山 in the snow 🏔", "Ωmega " * 40]
-ODD = ["", " ", "\0", "a\0b", "\ud800", "x\udfff\ud800y", "<|im_end|>", "<think>", "\u2028\ufeff", "é" * 9000]
+ODD = ["", " ", "\0", "a\0b", "\ud800", "x\udfff\ud800y", "<|im_end|>", "<think>", "\u2028\ufeff", "é" * 3000]
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +112,7 @@ def test_a_query_that_is_too_long_leaves_the_passage_its_place(gold_model: Reran
     assert with_it > without
 
 
-@pytest.mark.parametrize("odd", ODD, ids=ascii)
+@pytest.mark.parametrize("odd", ODD, ids=lambda text: ascii(text[:9]))
 def test_whatever_is_in_a_text_it_is_read(odd: str, random_model: Reranker) -> None:
     scores = [*random_model.scores(odd, ["plain", odd]), *random_model.scores("plain", [odd])]
     assert all(0 < score < 1 for score in scores)
@@ -185,7 +185,7 @@ thread.join()
 {end}
 """
     command = [sys.executable, "-c", program, str(random_folder)]
-    runs = [subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False) for _ in range(3)]
+    runs = [subprocess.run(command, cwd=ROOT, capture_output=True, encoding="utf-8", check=False) for _ in range(2)]
     assert {(run.returncode, run.stdout, run.stderr) for run in runs} == {(0, "", "")}
 
 

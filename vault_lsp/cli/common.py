@@ -43,11 +43,11 @@ def complete_files(_context: click.Context, _parameter: click.Parameter, incompl
 
 
 @contextmanager
-def open_vault(context: click.Context, folder: str | None, *, resident: bool = False) -> Iterator[Vault]:
-    """The vault that a command works on; mistakes of its config are told. `resident`: for many questions."""
+def open_vault(context: click.Context, folder: str | None) -> Iterator[Vault]:
+    """The vault that a command works on; mistakes of its config are told."""
     from vault_lsp.service import Vault
 
-    vault = Vault.open(vault_root(context, folder), resident=resident)
+    vault = Vault.open(vault_root(context, folder))
     for problem in vault.config_problems:
         warn(str(problem))
     try:

@@ -79,7 +79,7 @@ def evaluation(
         asked = asked[options["part"] == "odd" :: 2]
     if options["limit"]:
         asked = _spread(asked, options["limit"])
-    with open_vault(context, folder, resident=True) as vault:
+    with open_vault(context, folder) as vault:
         if not options["no_sync"]:
             sync(vault)
         semantic = vault.semantic()
@@ -172,16 +172,19 @@ def _ask(
     from vault_lsp.search import Query
 
     reports: dict[str, Report] = {}
-    notes: Counter[tuple[str, str]] = Counter()
     total = len(modes) * len(questions)
     for mode in modes:
+        notes: Counter[str] = Counter()
+        reranked = 0
 
-        def search(query: str, limit: int, mode: str = mode) -> list[NotePath]:
+        def search(query: str, limit: int, mode: str = mode, notes: Counter[str] = notes) -> list[NotePath]:
+            nonlocal reranked
             answer = view.search(
                 Query(query, limit, mode=cast("Mode", _STAGES.get(mode, mode)), rerank=mode == _RERANKED)
             )
+            reranked += answer.reranked
             if answer.note and answer.note != standing:
-                notes[mode, answer.note] += 1
+                notes[answer.note] += 1
             return [hit.path for hit in answer.hits]
 
         before = len(reports) * len(questions)
@@ -189,9 +192,12 @@ def _ask(
         def tell(done: int, _: int, before: int = before) -> None:
             progress(Progress("asking", before + done, total))
 
-        reports[mode] = evaluate(search, questions, k, progress=tell)
-    for (mode, note), count in notes.items():
-        warn(f"{mode}: {note} ({count} of {len(questions)} questions)")
+        report = evaluate(search, questions, k, progress=tell)
+        for note in notes:
+            warn(f"{mode}: {note}")
+        if mode == _RERANKED and reranked == 0:
+            continue  # it would be hybrid once more, under a name that promises another order
+        reports[mode] = report
     return reports
 
 

@@ -14,7 +14,7 @@ from vault_lsp.cli.output import print_json, say, shown, warn
 from vault_lsp.cli.paths import vault_root
 from vault_lsp.cli.pending import is_below, pending, wanted_paths
 from vault_lsp.cli.progress import at_terminal, progress_bar
-from vault_lsp.errors import IndexBusy, IndexReadOnly, ModelUnavailable
+from vault_lsp.errors import IndexBusy, IndexReadOnly, ModelUnavailable, VectorsUnavailable
 
 if TYPE_CHECKING:
     from vault_lsp.core.model import NotePath
@@ -76,8 +76,7 @@ def status(context: click.Context, folder: str | None, as_json: bool) -> None:
     with open_vault(context, folder) as vault:
         told, semantic = vault.status(), vault.semantic()
         if as_json:
-            about = {"semantic": semantic.state, "embedded": round(semantic.share, 4), "model": semantic.model}
-            print_json({"schema": SCHEMA, **told, **about, "why": semantic.why})
+            print_json({"schema": SCHEMA, **told})
             return
         say(f"Vault    {shown(str(vault.root))}")
         say(f"Notes    {told['notes']} indexed, {len(told['skipped'])} skipped, {told['pending']} not up to date")
@@ -162,7 +161,7 @@ def _embed(vault: Vault) -> Embedded:
         semantic = vault.semantic()
         kept = f"{semantic.embedded} of {semantic.chunks} passages are embedded"
         raise output.Interrupted(f"interrupted: {kept}, the next `vault-lsp index` goes on from there") from None
-    except (IndexBusy, IndexReadOnly, ModelUnavailable) as error:
+    except (IndexBusy, IndexReadOnly, ModelUnavailable, VectorsUnavailable) as error:
         warn(str(error))
         return _not_embedded(vault, str(error))
     # That a vault without a model has no vectors is no news to a script.

@@ -1,7 +1,8 @@
-"""`model`: the embedding models of this machine. `model fetch` is the only command that downloads anything."""
+"""`model`: the models of this machine. `model fetch` is the only command that downloads anything."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import click
@@ -14,44 +15,38 @@ from vault_lsp.errors import ModelUnavailable
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from vault_lsp.embed.models import Installed
-
-
-#: Models that the documentation names: suggestions for the shell.
-_KNOWN = (
-    "multilingual-e5-small",
-    "jinaai/jina-embeddings-v2-base-zh",
-    "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
-)
+    from vault_lsp.models import Installed
 
 
 def _installed(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of the models on this machine, for the shell."""
-    from vault_lsp.embed.models import list_models
+    from vault_lsp.models import list_models
 
     return _beginning(incomplete, [model.name for model in list_models()])
 
 
-def _fetchable(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    return _beginning(incomplete, [*_KNOWN, *(item.value for item in _installed(context, parameter, ""))])
+def _fetchable(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from vault_lsp.models import SUGGESTED
+
+    return _beginning(incomplete, SUGGESTED)
 
 
-def _beginning(incomplete: str, names: list[str]) -> list[CompletionItem]:
+def _beginning(incomplete: str, names: Iterable[str]) -> list[CompletionItem]:
     from click.shell_completion import CompletionItem
 
-    return [CompletionItem(name) for name in dict.fromkeys(names) if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 
 
 @click.group()
 def model() -> None:
-    """List, fetch and remove embedding models."""
+    """List, fetch and remove models that embed or rerank."""
 
 
 @model.command(name="list")
 @json_option
 def list_installed(as_json: bool) -> None:
     """List the models on this machine."""
-    from vault_lsp.embed.models import list_models
+    from vault_lsp.models import list_models
 
     models = list_models()
     if as_json:
@@ -67,8 +62,8 @@ def list_installed(as_json: bool) -> None:
 @json_option
 def fetch(name: str, as_json: bool) -> None:
     """Download a model, or what is missing of it, and keep it for use without a network."""
-    from vault_lsp.embed.models import fetch as fetch_model
     from vault_lsp.indexer import Progress
+    from vault_lsp.models import fetch as fetch_model
 
     with progress_bar() as progress:
         place = fetch_model(name, progress=lambda phase, done, total: progress(Progress(phase, done, total)))
@@ -83,7 +78,7 @@ def fetch(name: str, as_json: bool) -> None:
 @json_option
 def remove(name: str, as_json: bool) -> None:
     """Remove a model from this machine; vectors made with it stay."""
-    from vault_lsp.embed.models import remove as remove_model
+    from vault_lsp.models import remove as remove_model
 
     if not remove_model(name):
         raise ModelUnavailable(f"{name} is not on this machine")

@@ -143,7 +143,7 @@ def _is_news(vault: Vault, answer: SearchResult, mode: str, as_json: bool) -> bo
 
 
 def _print_hit(hit: Hit) -> None:
-    line = f":{hit.line_start}" if hit.line_start else ""
+    line = f":{hit.line}" if hit.line else ""
     say(f"{hit.score:.4f}  {shown(hit.path)}{line}  {shown(hit.title)}")
     if hit.snippet:
         say(f"        {shown(hit.snippet)}")
@@ -153,3 +153,6 @@ def _print_hit(hit: Hit) -> None:
         say(f"        {name}: rank {channel['rank']}, weight {channel['weight']:g}{strength}, {adds}")
     for name, factor in (hit.factors or {}).items():
         say(f"        {name}: × {factor:.3g}")
+    if hit.reread:
+        score, first, share = (hit.reread[name] for name in ("rerank", "first", "share"))
+        say(f"        reranker: {score:.3f}, mixed with {first:.3f} of the first order (share {share:g})")

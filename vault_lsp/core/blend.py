@@ -51,12 +51,8 @@ def blend(
         first = stretched[document]
         blended.append(Blended(document, share * first + (1 - share) * read, first, read, share))
     blended += [Blended(document, 0.0) for document, _ in ranking[len(rerank) :]]
-    read_first = len(candidates)
-    order = sorted(
-        range(len(blended)),
-        key=lambda place: (blended[place].document not in certain, place >= read_first, -blended[place].score),
-    )
-    return [blended[place] for place in order]
+    # Those that were not read have the lowest score that there is, and the sort is stable.
+    return sorted(blended, key=lambda item: (item.document not in certain, -item.score))
 
 
 def _share(rank: int) -> float:

@@ -43,11 +43,16 @@ def _hits(line: str, terms: QueryTerms) -> Iterator[_Hit]:
     if not tokens:
         return
     folded, offsets = _folded(line)
-    pattern = re.compile(
-        "|".join(re.escape(token) if not token.isascii() else rf"(?<![^\W_]){re.escape(token)}" for token in tokens)
-    )
-    for match in pattern.finditer(folded):
-        yield _Hit(offsets[match.start()], offsets[match.end()], match[0])
+    # The engine looks for the first letters of all tokens at once, as long as the pattern begins with them.
+    pattern = re.compile("|".join(map(re.escape, tokens)))
+    place = 0
+    while match := pattern.search(folded, place):
+        start, end = match.span()
+        if match[0].isascii() and start and (folded[start - 1].isalnum()):
+            place = start + 1  # inside another word
+            continue
+        yield _Hit(offsets[start], offsets[end], match[0])
+        place = end
 
 
 def _tokens(terms: QueryTerms) -> list[str]:

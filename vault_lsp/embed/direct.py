@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,16 +43,20 @@ class DirectQueries:
 
     def query(self, text: str) -> Vectors:
         """Vector of what is searched for, shape (dimensions,)."""
-        return unit(self._vector(self._definition.query_prefix + clean(text)))
+        return self.question(text)()
+
+    def question(self, text: str) -> Callable[[], Vectors]:
+        """The same, with the model's run left to whoever calls what is returned: on another thread, say."""
+        tokens = self._tokens(self._definition.query_prefix + clean(text))
+        return lambda: unit(self._run(tokens))
 
     def passages(self, texts: Sequence[str]) -> Vectors:
         """Vectors of texts that are searched, shape (texts, dimensions). A text past the model's limit is cut."""
-        rows = [self._vector(self._definition.passage_prefix + clean(text)) for text in texts]
+        rows = [self._run(self._tokens(self._definition.passage_prefix + clean(text))) for text in texts]
         return unit(np.array(rows, np.float32).reshape(len(rows), self._definition.dimensions))
 
-    def _vector(self, text: str) -> Vectors:
-        tokens = np.array([self._tokens(text)], np.int64)
-        [first, *_] = self._session.run(None, _given(self._session, tokens))
+    def _run(self, tokens: list[int]) -> Vectors:
+        [first, *_] = self._session.run(None, _given(self._session, np.array([tokens], np.int64)))
         return np.array(self._pooled(first[0]), np.float32)
 
     def _tokens(self, text: str) -> list[int]:

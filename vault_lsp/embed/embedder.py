@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -45,6 +45,9 @@ class QueryEmbedder(Protocol):
 
     def query(self, text: str) -> Vectors:
         """Vector of what is searched for, shape (dimensions,)."""
+
+    def question(self, text: str) -> Callable[[], Vectors]:
+        """The same, with the model's run left to whoever calls what is returned: on another thread, say."""
 
     def passages(self, texts: Sequence[str]) -> Vectors:
         """Vectors of texts that are searched, shape (texts, dimensions). A text past the model's limit is cut."""

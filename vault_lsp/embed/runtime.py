@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,7 @@ class FastEmbedder:
     def __init__(self, source: Source, threads: int) -> None:
         """Load the model. Raises ModelUnavailable where its files can't be read or don't fit each other."""
         logger.disable("fastembed")  # it writes to stderr what is raised anyway
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # else tokenizing takes every core
         self._definition = source.definition
         try:
             with warnings.catch_warnings():
@@ -64,8 +66,6 @@ class FastEmbedder:
                     providers=["CPUExecutionProvider"],
                     specific_model_path=str(source.folder),
                     local_files_only=True,
-                    # The arena keeps what the longest batch ever took.
-                    enable_cpu_mem_arena=False,
                 )
             self._tokenizer: Any = vars(self._model.model)["tokenizer"]
             self._limit = dict(self._tokenizer.truncation or {})
@@ -107,6 +107,10 @@ class FastEmbedder:
         """Vector of what is searched for, shape (dimensions,)."""
         vectors: Vectors = self._vectors(self._model.query_embed(self._definition.query_prefix + clean(text)))[0]
         return vectors
+
+    def question(self, text: str) -> Callable[[], Vectors]:
+        """The same, with the model's run left to whoever calls what is returned: on another thread, say."""
+        return lambda: self.query(text)
 
     def _vectors(self, found: Iterable[Any]) -> Vectors:
         rows = list(found)

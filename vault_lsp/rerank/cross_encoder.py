@@ -43,7 +43,14 @@ class CrossEncoder:
                 )
         self._name = name
         self._encoder = TextCrossEncoder(
-            registered, threads=threads, cuda=False, specific_model_path=str(folder), local_files_only=True
+            registered,
+            cache_dir=str(folder),
+            threads=threads,
+            providers=["CPUExecutionProvider"],
+            specific_model_path=str(folder),
+            local_files_only=True,
+            # The arena keeps what the longest batch ever took.
+            enable_cpu_mem_arena=False,
         )
         inner: Any = self._encoder.model
         shape = inner.model.get_outputs()[0].shape

@@ -7,26 +7,17 @@ import importlib.util
 import json
 import os
 import platform
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from vault_lsp.embed import hub
+from vault_lsp.embed.hub import Recipe
 from vault_lsp.errors import ModelUnavailable
 from vault_lsp.rerank.reranker import Reranker, one_line
 
 Engine = Literal["mlx", "onnx"]
-
-
-class Source(NamedTuple):
-    """Where a model comes from, and which of its files are needed. Patterns are those of shells."""
-
-    engine: Engine
-    repository: str
-    files: tuple[str, ...]
-    size_mb: int
-    license: str
 
 
 class Choice(NamedTuple):
@@ -40,43 +31,38 @@ class Choice(NamedTuple):
     file: str | None = None
 
 
-_TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
-_ONNX = ("config.json", *_TOKENIZER, "special_tokens_map.json")
-_MLX = ("config.json", *_TOKENIZER, "model*.safetensors", "model.safetensors.index.json")
+def _mlx(name: str) -> Recipe:
+    return Recipe(name, name, ("model*.safetensors*",))
 
-#: The cross-encoders that fastembed knows, and the models for mlx that we name. The first ONNX file is the model.
-SOURCES: Mapping[str, Source] = {
-    "Qwen/Qwen3-Reranker-0.6B": Source("mlx", "Qwen/Qwen3-Reranker-0.6B", _MLX, 1200, "apache-2.0"),
-    "mlx-community/Qwen3-Reranker-0.6B-4bit": Source(
-        "mlx", "mlx-community/Qwen3-Reranker-0.6B-4bit", _MLX, 350, "apache-2.0"
-    ),
-    "BAAI/bge-reranker-v2-m3-int8": Source(
-        "onnx", "onnx-community/bge-reranker-v2-m3-ONNX", ("onnx/model_int8.onnx", *_ONNX), 570, "apache-2.0"
-    ),
-    "BAAI/bge-reranker-v2-m3": Source(
-        "onnx",
-        "onnx-community/bge-reranker-v2-m3-ONNX",
-        ("onnx/model.onnx", "onnx/model.onnx_data", *_ONNX),
-        2270,
-        "apache-2.0",
-    ),
-    "BAAI/bge-reranker-base": Source("onnx", "BAAI/bge-reranker-base", ("onnx/model.onnx", *_ONNX), 1040, "mit"),
-    "jinaai/jina-reranker-v2-base-multilingual": Source(
-        "onnx", "jinaai/jina-reranker-v2-base-multilingual", ("onnx/model.onnx", *_ONNX), 1110, "cc-by-nc-4.0"
-    ),
-    "jinaai/jina-reranker-v1-turbo-en": Source(
-        "onnx", "jinaai/jina-reranker-v1-turbo-en", ("onnx/model.onnx", *_ONNX), 150, "apache-2.0"
-    ),
-    "jinaai/jina-reranker-v1-tiny-en": Source(
-        "onnx", "jinaai/jina-reranker-v1-tiny-en", ("onnx/model.onnx", *_ONNX), 130, "apache-2.0"
-    ),
-    "Xenova/ms-marco-MiniLM-L-12-v2": Source(
-        "onnx", "Xenova/ms-marco-MiniLM-L-12-v2", ("onnx/model.onnx", *_ONNX), 120, "apache-2.0"
-    ),
-    "Xenova/ms-marco-MiniLM-L-6-v2": Source(
-        "onnx", "Xenova/ms-marco-MiniLM-L-6-v2", ("onnx/model.onnx", *_ONNX), 80, "apache-2.0"
-    ),
+
+def _onnx(name: str, repository: str | None = None, *files: str) -> Recipe:
+    """The first file is the model."""
+    return Recipe(name, repository or name, files or ("onnx/model.onnx",))
+
+
+_M3 = "onnx-community/bge-reranker-v2-m3-ONNX"
+
+#: How the rerankers with a name are fetched: those for mlx, and those of fastembed's list.
+RECIPES: Mapping[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        _mlx("Qwen/Qwen3-Reranker-0.6B"),
+        _mlx("mlx-community/Qwen3-Reranker-0.6B-4bit"),
+        _onnx("BAAI/bge-reranker-v2-m3-int8", _M3, "onnx/model_int8.onnx"),
+        _onnx("BAAI/bge-reranker-v2-m3", _M3, "onnx/model.onnx", "onnx/model.onnx_data"),
+        _onnx("BAAI/bge-reranker-base"),
+        _onnx("jinaai/jina-reranker-v2-base-multilingual"),
+        _onnx("jinaai/jina-reranker-v1-turbo-en"),
+        _onnx("jinaai/jina-reranker-v1-tiny-en"),
+        _onnx("Xenova/ms-marco-MiniLM-L-12-v2"),
+        _onnx("Xenova/ms-marco-MiniLM-L-6-v2"),
+    )
 }
+
+
+def recipe(name: str) -> Recipe | None:
+    """How a reranker is fetched; None for a name that is no reranker's."""
+    return next((each for known, each in RECIPES.items() if known.casefold() == name.casefold()), None)
 
 
 def choose(model: str, root: Path) -> Choice:
@@ -89,15 +75,12 @@ def choose(model: str, root: Path) -> Choice:
         return Choice(None, "rerank.model is none")
     if wanted == "auto":
         return _recommended()
-    known = {name.casefold(): name for name in SOURCES}
-    if name := known.get(wanted.casefold()):
-        return _installed(name, SOURCES[name])
+    if known := recipe(wanted):
+        return _installed(known)
     folder = root / os.path.expanduser(wanted)  # noqa: PTH111 - Path's raises for a user that there isn't
     if folder.is_dir():
         return _in_folder(str(folder.resolve()), folder.resolve())
-    if re.fullmatch(r"[\w-][\w.-]*/[\w-][\w.-]*", wanted):
-        return _installed(wanted, Source("mlx", wanted, (), 0, ""))
-    near = difflib.get_close_matches(wanted, [*SOURCES, "auto", "none"], n=1, cutoff=0.5)
+    near = difflib.get_close_matches(wanted, [*RECIPES, "auto", "none"], n=1, cutoff=0.5)
     hint = f", did you mean {near[0]}?" if near else ""
     return Choice(None, f"rerank.model is {wanted}, which is neither a model's name nor a folder{hint}")
 
@@ -136,7 +119,7 @@ def _recommended() -> Choice:
     names = ["BAAI/bge-reranker-v2-m3-int8"]
     if _apple_silicon():
         names[:0] = ["Qwen/Qwen3-Reranker-0.6B", "mlx-community/Qwen3-Reranker-0.6B-4bit"]
-    choices = [_installed(name, SOURCES[name]) for name in names]
+    choices = [_installed(RECIPES[name]) for name in names]
     best = next((choice for choice in choices if choice.model), None)
     return best or Choice(None, f"rerank.model is auto, and {choices[0].why}")
 
@@ -145,15 +128,16 @@ def _apple_silicon() -> bool:
     return sys.platform == "darwin" and platform.machine() == "arm64"
 
 
-def _installed(name: str, source: Source) -> Choice:
-    """A named model if it is whole in the model folder."""
-    folder = _snapshot(source.repository)
-    if folder is None:
-        return Choice(None, f"{name} isn't on this machine: run `vault-lsp model fetch {name}`")
-    weights = [file for file in source.files if file.startswith("onnx/")]
-    choice = _in_folder(name, folder, next(iter(weights), None))
-    if (choice.model is None and choice.engine is None) or not all((folder / file).is_file() for file in weights):
-        return Choice(None, f"{name} is incomplete: run `vault-lsp model fetch {name}`")
+def _installed(wanted: Recipe) -> Choice:
+    """A named model if it is whole in the folder of models."""
+    name = wanted.name
+    found = hub.find(name)
+    if found is None:
+        return Choice(None, f"{name} isn't installed: run `vault-lsp model fetch {name}`")
+    file = next((each for each in wanted.files if each.endswith(".onnx")), None)
+    choice = _in_folder(name, found.folder, file)
+    if not found.is_whole() or (choice.model is None and choice.engine is None):
+        return Choice(None, f"{name} is only partly downloaded: run `vault-lsp model fetch {name}`")
     return choice
 
 
@@ -184,7 +168,7 @@ def _mlx_gap(folder: Path) -> str | None:
 
 def _onnx_file(folder: Path, file: str | None) -> str | None:
     """The ONNX model of a folder that has what fastembed needs beside it."""
-    if not all((folder / each).is_file() for each in _TOKENIZER):
+    if not all((folder / each).is_file() for each in ("tokenizer.json", "tokenizer_config.json")):
         return None
     if file is not None:
         return file if (folder / file).is_file() else None
@@ -200,22 +184,3 @@ def _json(file: Path) -> Mapping[str, object]:
     except (OSError, ValueError, RecursionError):
         return {}
     return content if isinstance(content, dict) else {}
-
-
-def _snapshot(repository: str) -> Path | None:
-    """The folder of a hub's model in the model folder, which is laid out as the hub's own cache."""
-    place = _model_folder() / f"models--{repository.replace('/', '--')}"
-    try:
-        revision = (place / "refs/main").read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return None
-    folder = place / "snapshots" / revision
-    return folder if revision and folder.is_dir() else None
-
-
-def _model_folder() -> Path:
-    if chosen := os.environ.get("VAULT_LSP_MODEL_DIR"):
-        return Path(chosen).expanduser().resolve()
-    import platformdirs  # noqa: PLC0415 - not needed where the place is given
-
-    return Path(platformdirs.user_cache_dir("vault-lsp", appauthor=False)) / "models"

@@ -229,6 +229,32 @@ def links_with_keys(connection: apsw.Connection, keys: Sequence[str]) -> Iterato
         yield Backlink(path, _link(row))
 
 
+def sources_by_keys(connection: apsw.Connection, keys: Sequence[Sequence[str]], paths: Sequence[NotePath]) -> list[int]:
+    """For each list of keys, how many notes other than that at its path have a link with one of them."""
+    triples = json.dumps(
+        [(place, key, paths[place]) for place, each in enumerate(keys) for key in each], ensure_ascii=False
+    )
+    counts = dict(
+        connection.execute(
+            "SELECT wanted.value ->> 0, count(DISTINCT links.document) FROM json_each(?) AS wanted"
+            " CROSS JOIN links ON links.key = wanted.value ->> 1 JOIN documents ON documents.id = links.document"
+            " WHERE documents.path <> wanted.value ->> 2 GROUP BY 1",
+            (triples,),
+        )
+    )
+    return [counts.get(place, 0) for place in range(len(keys))]
+
+
+def with_aliases(connection: apsw.Connection, paths: Sequence[NotePath]) -> set[NotePath]:
+    """Those of the notes that have an alias."""
+    asked = connection.execute(
+        "SELECT path FROM documents WHERE path IN (SELECT value FROM json_each(?))"
+        " AND EXISTS (SELECT 1 FROM aliases WHERE aliases.document = documents.id)",
+        (json.dumps(paths, ensure_ascii=False),),
+    )
+    return {NotePath(path) for (path,) in asked}
+
+
 def aliases(connection: apsw.Connection, path: NotePath) -> tuple[str, ...]:
     """The aliases of a note."""
     return tuple(

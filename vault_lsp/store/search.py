@@ -281,7 +281,7 @@ def _best_chunks(
     if mode == "prefix":
         expression = _with_whole_stems(connection, expression)
     values = bindings(filters)
-    count = max(200, 8 * limit)
+    count = max(200, 3 * limit)
     while True:
         rows = _chunk_rows(connection, expression, values, count)
         if len(rows) < count or len({row.document for row in rows}) >= limit:

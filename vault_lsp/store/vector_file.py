@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import apsw
 
-from vault_lsp.errors import IndexDamaged, IndexReadOnly, VaultLspError
+from vault_lsp.errors import IndexDamaged, IndexReadOnly, VaultLspError, VectorsUnavailable
 from vault_lsp.store import db
 from vault_lsp.store.place import Generations, Index, create_folder
 
@@ -52,12 +52,6 @@ CREATE TABLE scripts(
 """
 
 _PLAIN = ("meta", "models", "scripts", "sqlite_sequence", "vectors")
-
-
-class VectorsUnavailable(VaultLspError):  # noqa: N818 - named for what is the case, like the others
-    """Vectors can't be read or written now; everything else works. The text tells why."""
-
-    code = "vectors-unavailable"
 
 
 class Identity(NamedTuple):

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 import apsw
 
-from vault_lsp.errors import IndexDamaged, IndexReadOnly, VaultLspError
+from vault_lsp.errors import IndexDamaged, IndexReadOnly, VaultLspError, VectorsUnavailable
 from vault_lsp.store import db, matrix, vector_file
 from vault_lsp.store.place import Index
-from vault_lsp.store.vector_file import Identity, VectorsUnavailable, vector_table
+from vault_lsp.store.vector_file import Identity, vector_table
 
 
 class Model(NamedTuple):

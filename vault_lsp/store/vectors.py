@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, cast
@@ -15,14 +16,14 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import apsw
 
 from vault_lsp.core.model import NotePath
-from vault_lsp.errors import IndexDamaged
+from vault_lsp.errors import IndexDamaged, VectorsUnavailable
 from vault_lsp.store import db, vector_file
 from vault_lsp.store.coverage import ChunkCounts, Coverage
 from vault_lsp.store.lock import embedding_lock
 from vault_lsp.store.matrix import Extent, Matrix, Part, scores
 from vault_lsp.store.place import Generations
 from vault_lsp.store.search import ALLOWED, NO_FILTERS, ChunkHit, Filters, bindings
-from vault_lsp.store.vector_file import VectorsUnavailable, extension_problem, load_extension, vector_table
+from vault_lsp.store.vector_file import extension_problem, load_extension, vector_table
 from vault_lsp.store.vector_store import Embedding, Model, VectorStore, models
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ __all__ = [
     "Missing",
     "Model",
     "VectorStore",
-    "VectorsUnavailable",
+    "begin",
     "coverage",
     "embedding_lock",
     "extension_problem",
@@ -63,7 +64,7 @@ _MOST = 4_096
 _ERROR = 1e-4
 
 #: So many texts in one script say as much about what is usual there as those of all scripts together.
-_FEW = 20
+_FEW = 5
 
 #: Vectors that are looked at more closely at once.
 _BLOCK = 4_096
@@ -97,6 +98,13 @@ WHERE chunks.document IN ({ALLOWED})
 
 _KNN = "SELECT rowid, distance, embedding FROM vec.{} WHERE embedding MATCH :query AND k = :count AND script = :script"
 _AMONG = " AND rowid IN (SELECT value FROM json_each(:among))"
+
+
+class Products(NamedTuple):
+    """Vectors of a model, and the product of each with a query."""
+
+    parts: list[Part]
+    scores: NDArray[np.float32]
 
 
 class _Candidates(NamedTuple):
@@ -136,6 +144,7 @@ def nearest(
     *,
     resident: bool,
     check: Callable[[], None] | None = None,
+    products: Products | None = None,
 ) -> list[ChunkHit]:
     """The documents nearest to the query, each with its best chunk, best first.
 
@@ -144,7 +153,7 @@ def nearest(
     own language before all that answers it in another.
 
     There are `pool` of them, or all that fulfil the filters. `resident` says that this process will be asked again and
-    may keep vectors in memory; `check` is called now and then and may raise.
+    may keep vectors in memory; `check` is called now and then and may raise. `products` are what `begin` has computed.
     """
     import numpy as np  # noqa: PLC0415 - only where vectors are touched
 
@@ -162,11 +171,49 @@ def nearest(
         if extent.rows == 0:
             return []
         search = _Search(connection, model, unit, filters, pool)
-        if not resident and extent.rows <= SMALL:
+        if products is None and not resident and extent.rows <= SMALL:
             found = search.by_database()
             if found is not None:
                 return found
-        return search.by_matrix(_held(connection, model).matrix.parts(connection, extent), check)
+        if products is None:
+            parts = _held(connection, model).matrix.parts(connection, extent)
+            products = Products(parts, scores(parts, unit.astype(np.float32), check))
+        return search.by_matrix(products, check)
+
+
+def begin(
+    connection: apsw.Connection,
+    model: Model,
+    question: Callable[[], NDArray[np.float32]],
+    *,
+    resident: bool,
+    check: Callable[[], None] | None = None,
+) -> Callable[[Filters, int], list[ChunkHit]]:
+    """Begin to look for what is nearest, beside what the caller does until it wants the answer.
+
+    `question` gives the query's vector, and is called on another thread; the answer is wanted on this one, within the
+    same transaction. What is computed meanwhile, a model's run and one large product, leaves the interpreter alone.
+    """
+    parts: list[Part] | None = None
+    if vector_file.attached(connection) is not None:
+        with _reading(connection):
+            extent = _extent(connection, model)
+            if extent.rows and (resident or extent.rows > SMALL):
+                parts = _held(connection, model).matrix.parts(connection, extent)
+
+    def compute() -> tuple[NDArray[np.float32], Products | None]:
+        if check is not None:
+            check()  # it may have waited for others
+        query = question()
+        return query, None if parts is None else Products(parts, scores(parts, query, check))
+
+    computed = _beside.submit(compute)
+
+    def found(filters: Filters, pool: int) -> list[ChunkHit]:
+        query, products = computed.result()
+        return nearest(connection, model, query, filters, pool, resident=resident, check=check, products=products)
+
+    return found
 
 
 class _Search:
@@ -204,13 +251,13 @@ class _Search:
             count *= 4
         return None
 
-    def by_matrix(self, parts: list[Part], check: Callable[[], None] | None) -> list[ChunkHit]:
-        """Multiply everything."""
+    def by_matrix(self, products: Products, check: Callable[[], None] | None) -> list[ChunkHit]:
+        """Choose among the products of the query with everything."""
         import numpy as np  # noqa: PLC0415 - only where vectors are touched
 
+        parts, all_scores = products
         if not parts:
             return []
-        all_scores = scores(parts, self._query.astype(np.float32), check)
         if len(self._usual) > 1:
             # Rows that are newer than this snapshot may be of a script that it doesn't know.
             usual = np.zeros(1 << 7, np.float32)
@@ -237,7 +284,7 @@ class _Search:
 
     def _first(self) -> int:
         """Vectors that are looked at first: some belong to one document, or to none any more."""
-        return max(64, 3 * self._pool)
+        return max(64, 2 * self._pool)
 
     def _neighbours(self, count: int, among: str | None) -> _Candidates:
         import numpy as np  # noqa: PLC0415 - only where vectors are touched
@@ -351,6 +398,7 @@ class _Held(NamedTuple):
     coverage: Coverage
 
 
+_beside = ThreadPoolExecutor(2, "vectors")
 _guard = threading.Lock()
 _chunks = ChunkCounts()
 _kept: dict[tuple[Path, str, int], _Held] = {}
