@@ -26,7 +26,7 @@ from vault_lsp.rerank import Loading, rerank
 from vault_lsp.search import Meaning, Reread
 from vault_lsp.store import vectors
 from vault_lsp.store.search import NO_FILTERS, ChunkHit, Filters
-from vault_lsp.store.vectors import Embedding, Model, VectorStore, VectorsUnavailable
+from vault_lsp.store.vectors import Embedding, Model, VectorStore
 
 if TYPE_CHECKING:
     import apsw
@@ -197,7 +197,8 @@ class Meanings:
 
     def backlog(self) -> Backlog:
         """What `embed` would do now."""
-        choice = models.choose(self.model, self.root)
+        self._chosen.clear()
+        choice = self._choose(self.model)
         with self._connections.reader() as connection:
             chunks, _ = vectors.coverage(connection, None)
             if choice.model is None or choice.fingerprint is None:
