@@ -144,7 +144,11 @@ class Meanings:
         if embedder is None:
             return Meaning("off", semantic.share, None, "the model is being loaded")
         check()
-        answer = vectors.begin(connection, model, embedder.question(query.text), resident=self.resident, check=check)
+        question = embedder.question(query.text)
+        try:
+            answer = vectors.begin(connection, model, question, resident=self.resident, check=check)
+        except VectorsUnavailable as error:
+            return Meaning("off", semantic.share, None, str(error))
 
         def nearest(filters: Filters, pool: int) -> Sequence[ChunkHit]:
             try:
@@ -200,7 +204,8 @@ class Meanings:
 
     def backlog(self) -> Backlog:
         """What `embed` would do now."""
-        choice = models.choose(self.model, self.root)
+        self._chosen.clear()
+        choice = self._choose(self.model)
         with self._connections.reader() as connection:
             chunks, _ = vectors.coverage(connection, None)
             if choice.model is None or choice.fingerprint is None:

@@ -202,6 +202,8 @@ def begin(
                 parts = _held(connection, model).matrix.parts(connection, extent)
 
     def compute() -> tuple[NDArray[np.float32], Products | None]:
+        if check is not None:
+            check()  # it may have waited for others
         query = question()
         return query, None if parts is None else Products(parts, scores(parts, query, check))
 
