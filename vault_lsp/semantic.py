@@ -25,7 +25,7 @@ from vault_lsp.ranking import Query
 from vault_lsp.rerank import Loading, rerank
 from vault_lsp.search import Meaning, Reread
 from vault_lsp.store import vectors
-from vault_lsp.store.search import ChunkHit, Filters
+from vault_lsp.store.search import NO_FILTERS, ChunkHit, Filters
 from vault_lsp.store.vectors import Embedding, Model, VectorStore
 
 if TYPE_CHECKING:
@@ -90,6 +90,9 @@ class _Serving(NamedTuple):
 
 #: So many passages take no longer with the model for questions, one by one, than the one for passages takes to load.
 FEW = 16
+
+#: Passages that a single question embeds before it is answered.
+_EDITS = 8
 
 #: So many seconds a resident process believes what it saw of the models on this machine.
 _LATELY = 1.0
@@ -183,13 +186,15 @@ class Meanings:
         return reread
 
     def prepare(self) -> bool:
-        """Bring the model for questions into memory, where there is one that can serve; whether it is there."""
+        """Make ready what a first question would wait for; False where nothing can serve."""
         with self._connections.reader() as connection:
             semantic, model = self._serving(connection)
-        if model is None or semantic.state == "off":
-            return False
-        self._loaded(model)
-        return True
+            if model is None or semantic.state == "off":
+                return False
+            vector = self._loaded(model).query("")
+            with suppress(VectorsUnavailable):
+                vectors.nearest(connection, model, vector, NO_FILTERS, 1, resident=self.resident)
+            return True
 
     # Embedding ------------------------------------------------------------------------------------------------------
 
@@ -206,6 +211,17 @@ class Meanings:
             left = self._left(connection, choice.fingerprint)
         at_hand = self._in_memory(choice.fingerprint) is not None
         return Backlog(choice.model, choice.fingerprint, chunks, left, at_hand, "")
+
+    def catch_up(self) -> int:
+        """Embed what a few edits have left, where the rest is embedded: less than a second's work. How much it was."""
+        backlog = self.backlog()
+        if not 0 < backlog.left <= min(_EDITS, backlog.passages - 1) or not self._choose(self.model).ready:
+            return 0
+        try:
+            return self.embed(lambda _: None, lambda: False, 1).embedded if self.prepare() else 0
+        except VaultLspError as error:
+            log.info("%s: what was edited last is not embedded: %s", self.root, error)
+            return 0
 
     def embed(
         self, progress: Callable[[Progress], None], cancelled: Callable[[], bool], threads: int | None

@@ -173,6 +173,10 @@ class Vault:
         """Embed every passage that has no vector of the configured model. Blocks; may be cut short at any time."""
         return self._meanings.embed(progress or (lambda _: None), cancelled or (lambda: False), threads)
 
+    def catch_up(self) -> int:
+        """Embed what a few edits have left, for a process that answers one question; how many passages."""
+        return self._meanings.catch_up()
+
     def embed_in_child(
         self,
         *,
@@ -187,9 +191,9 @@ class Vault:
         return self._meanings.backlog()
 
     def prepare_questions(self) -> bool:
-        """Bring the model that embeds questions into memory, if there are vectors that it serves. Blocks.
+        """Bring into memory what a search by meaning needs, if there are vectors; False if there are none. Blocks.
 
-        ModelUnavailable where it can't be loaded.
+        ModelUnavailable where the model can't be loaded.
         """
         return self._meanings.prepare()
 

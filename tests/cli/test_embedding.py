@@ -106,13 +106,13 @@ def test_filters_hold_for_vectors_too(learned: Callable[..., Any]) -> None:
 def test_partial_coverage_is_told_to_people_and_is_data_for_scripts(learned: Callable[..., Any]) -> None:
     run = learned(**NOTES)
     run("index")
-    run.write({"d.md": "apple of another tree\n"})
+    run.write({f"d{n}.md": f"apple of tree {n}\n" for n in range(9)})  # more than a question embeds by itself
     done = run("search", "apple")
-    assert done.stderr == "vault-lsp: 3 of 4 passages are embedded: `vault-lsp index` goes on\n"
+    assert done.stderr == "vault-lsp: 3 of 12 passages are embedded: `vault-lsp index` goes on\n"
     done = run("search", "--json", "apple")
     assert done.stderr == ""
-    assert (done.json["semantic"], done.json["embedded"]) == ("partial", 0.75)
-    assert "d.md" in [hit["path"] for hit in done.json["results"]]
+    assert (done.json["semantic"], done.json["embedded"]) == ("partial", 0.25)
+    assert "d0.md" in [hit["path"] for hit in done.json["results"]]
     assert run("search", "--mode", "keyword", "apple").stderr == ""
     assert run("search", "--area", "root").stderr == ""
 

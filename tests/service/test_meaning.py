@@ -96,6 +96,26 @@ def test_only_new_text_is_ever_embedded(root: Path, tiny: Path) -> None:
     assert 1 <= embedded(root)[0].embedded <= 2
 
 
+def test_a_question_embeds_what_a_few_edits_have_left(root: Path, tiny: Path) -> None:
+    configure(root, tiny)
+    write(root, notes(10))
+    vault = Vault.open(root)
+    vault.reconcile()
+    assert vault.catch_up() == 0  # nothing is embedded yet: that is no matter of moments
+    vault.embed()
+    assert vault.catch_up() == 0
+    write(root, {"f0/n0.md": "# Another\n\nember\n", "new.md": "# New\n\nflint\n"})
+    vault.reconcile()
+    assert vault.semantic().state == "partial"
+    assert vault.catch_up() == 2
+    assert vault.semantic().state == "on"
+    write(root, {f"more{n}.md": f"# {n}\n\nflint {n}\n" for n in range(20)})
+    vault.reconcile()
+    assert vault.catch_up() == 0
+    assert vault.semantic().state == "partial"
+    vault.close()
+
+
 def test_renaming_a_folder_embeds_nothing(root: Path, tiny: Path) -> None:
     configure(root, tiny)
     write(root, {f"old/n{n}.md": f"# Note {n}\n\n{WORDS[n % 16]} {n}\n" for n in range(500)})

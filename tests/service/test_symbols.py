@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from tests.support import vault as fixture
 from tests.support import write
 from vault_lsp.core.model import Note, NotePath
+from vault_lsp.errors import Cancelled
 from vault_lsp.service import Vault
 
 GARDEN = """=== a/fig.md
@@ -53,6 +55,19 @@ class Symbols:
 
     def buffer(self, path: str, text: str) -> None:
         self.open[NotePath(path)] = self.vault.parse(NotePath(path), text)
+
+
+class Newer:
+    """A question that comes after the one before it has looked for it so many times."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+        self.has_come = False
+
+    def __call__(self) -> bool:
+        self.looks -= 1
+        self.has_come = self.looks < 0
+        return self.has_come
 
 
 @pytest.fixture
@@ -116,6 +131,29 @@ def test_names_come_before_notes_that_say_it_and_those_once(symbols: Callable[[s
     assert ask("leek") == ["leek (note) leek:0", "On leeks (note) b:0", "Other (note) a:0"]
     assert ask("leek", 2) == ["leek (note) leek:0", "On leeks (note) b:0"]
     assert ask("leek", 1) == ["leek (note) leek:0"]
+
+
+def test_a_question_that_a_newer_one_follows_is_answered_with_names(
+    symbols: Callable[[str], Symbols], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever it is when the newer one comes; and what reads the index afterwards is not stopped."""
+    monkeypatch.setattr("vault_lsp.view.STEPS", 20)
+    ask = symbols("=== leek.md\n# Leek\n" + "".join(f"=== n{number}.md\nLeek soup\n" for number in range(20)))
+    with ask.vault.view({}, lambda: False) as view:
+        whole, names = view.symbols("leek", 10), view.symbols("leek", 10, lambda: True)
+        assert (len(whole), len(names)) == (10, 1)
+        for looks in itertools.count():
+            newer = Newer(looks)
+            found = view.symbols("leek", 10, newer)
+            assert found == (names if newer.has_come else whole)
+            if not newer.has_come:
+                break
+        assert looks > 20
+    with (
+        pytest.raises(Cancelled),
+        ask.vault.view({}, lambda: True) as view,
+    ):
+        view.symbols("leek", 10, lambda: True)
 
 
 def test_without_a_query_the_notes_last_changed(symbols: Callable[[str], Symbols]) -> None:

@@ -23,7 +23,7 @@ CREATE TABLE chunks(id INTEGER PRIMARY KEY, document INTEGER, ordinal INTEGER, h
     line_end INTEGER, page_start INTEGER, page_end INTEGER, sha BLOB);
 CREATE TABLE names(id INTEGER PRIMARY KEY, document INTEGER, kind TEXT, name TEXT, key TEXT);
 CREATE VIRTUAL TABLE chunk_fts USING fts5(title, words, bigrams, content='', contentless_delete=1,
-    tokenize='unicode61 remove_diacritics 2');
+    tokenize='porter unicode61 remove_diacritics 2');
 CREATE VIRTUAL TABLE name_fts USING fts5(words, bigrams, content='', contentless_delete=1,
     tokenize='unicode61 remove_diacritics 2');
 """
@@ -166,10 +166,52 @@ def test_a_title_counts_more_than_the_text() -> None:
 
 
 def test_words_that_begin_like_the_query_follow_the_exact_ones() -> None:
-    vault = Vault({"long.md": "pruning and prunes", "exact.md": "to prune", "other.md": "apricot"})
+    vault = Vault({"long.md": "prunella and a pruner", "exact.md": "to prune", "other.md": "apricot"})
     assert vault.find("prune") == ["exact.md", "long.md"]
     assert vault.find("prun") == ["long.md", "exact.md"] or vault.find("prun") == ["exact.md", "long.md"]
     assert vault.find("prune", limit=1) == ["exact.md"]
+
+
+STEMS = {
+    "study.md": "the university of the south",
+    "all.md": "a universal remedy",
+    "run.md": "she runs",
+    "cafés.md": "two cafés",
+    "building.md": "the architecture of bridges",
+    "C.md": "a C++ program",
+}
+
+
+@pytest.mark.parametrize(
+    ("query", "paths"),
+    [
+        ("running", {"run.md"}),
+        ("runnin", {"run.md"}),
+        ("ru", set()),
+        ("café", {"cafés.md"}),
+        ("cafes", {"cafés.md"}),
+        ("universit", {"study.md", "all.md"}),
+        ("universi", {"study.md", "all.md"}),
+        ("univ", {"study.md", "all.md"}),
+        ("archite", {"building.md"}),
+        ("architectures", {"building.md"}),
+        ("bridge", {"building.md"}),
+        ("programs", {"C.md"}),
+        ("remedies", {"all.md"}),
+        ("runic", set()),
+        ("universe7", set()),
+        ("absent", set()),
+    ],
+)
+def test_a_word_is_found_in_all_its_forms_and_while_it_is_typed(query: str, paths: set[str]) -> None:
+    assert set(Vault(STEMS).find(query)) == paths
+
+
+def test_a_word_that_is_there_brings_none_that_only_begin_like_its_stem() -> None:
+    vault = Vault({"date.md": "bodydate", "deep.md": "bodydeep"})
+    assert vault.find("bodydate") == ["date.md"]
+    assert vault.find("bodydeep") == ["deep.md"]
+    assert set(vault.find("bodyd")) == {"date.md", "deep.md"}
 
 
 def test_many_chunks_of_one_document_do_not_hide_the_others() -> None:

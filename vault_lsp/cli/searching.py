@@ -77,6 +77,8 @@ def search(
     with open_vault(context, folder) as vault:
         if not options["no_sync"]:
             sync(vault)
+            if text and options["mode"] != "keyword":
+                vault.catch_up()
         with vault.view() as view:
             answer = view.search(
                 Query(

@@ -32,9 +32,10 @@ log = logging.getLogger(__name__)
 _QUIET_SECONDS = 1.0
 _MOST_SECONDS = 15.0
 #: Another process embeds: looked at again so often.
-_OTHERS_SECONDS = 3.0
-#: A child that was killed after it had got somewhere is followed by another.
-_AGAIN_SECONDS = 2.0
+_OTHERS_SECONDS = 2.0
+#: A child that was killed is followed by another, and by no more of those that get nowhere than this.
+_AGAIN_SECONDS = 1.0
+_DEATHS = 2
 #: A vault at rest waits so long for the server to be idle before the model for questions is loaded.
 _BUSY_SECONDS = 1.0
 
@@ -61,6 +62,7 @@ class Embedding:
         self._put_off = 0.0
         self._running = False
         self._failed: str | None = None
+        self._deaths = 0
         self._stopped = threading.Event()
         self._shown: WorkDone | None = None
         self._prepared: str | None = None
@@ -81,7 +83,7 @@ class Embedding:
 
     def now(self) -> None:
         """Embeds at once, also by a model that has failed before."""
-        self._failed = None
+        self._failed, self._deaths = None, 0
         self._wake(time.monotonic())
 
     def settings_changed(self) -> None:
@@ -167,11 +169,13 @@ class Embedding:
             self._complain(str(error))
         except VaultLspError as error:
             self._complain(str(error))
-            if self.embedded > before:
+            self._deaths = 0 if self.embedded > before else self._deaths + 1
+            if self._deaths <= _DEATHS:
                 self._wake(time.monotonic() + _AGAIN_SECONDS)
         else:
+            self._deaths = 0
             if done.model is not None and done.why:
-                log.info("%s: %s", self.root.folder, done.why)
+                self.why = done.why
                 self._wake(time.monotonic() + _OTHERS_SECONDS)
             elif done.embedded or not done.left:
                 self._wake(time.monotonic() + _BUSY_SECONDS)

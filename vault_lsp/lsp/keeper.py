@@ -127,7 +127,7 @@ class Keeper:
         finally:
             root.named.set()
             root.scanned.set()
-        self.embedding.soon()
+        self.embedding.now()
         await self._poll()
 
     async def _scan(self) -> None:

@@ -19,6 +19,7 @@ import apsw
 from vault_lsp.core.fold import bare
 from vault_lsp.core.model import NotePath
 from vault_lsp.core.tokens import Mode, QueryTerms, asked_for, match_expression, query_terms
+from vault_lsp.store.db import one
 
 Match = Literal["exact", "prefix", "words"]
 
@@ -144,6 +145,14 @@ ORDER BY found.score, length(names.key), documents.path
 """
 
 _PREFIX = re.compile(r'"([^"]*)"[*]')
+
+#: How a word may go on that was typed to the middle of one of the endings that stemming takes away.
+_ENDINGS = (
+    "able ability al alism ality ally ance ant ate ated ates ating ation ational ations ative ator ed ement ence ent "
+    "er es ful fulness ible ibility ic ical ies ing ings ion ism ity ive iveness ivity ization ize izer ly ment ness "
+    "ous ousness tional"
+)
+_ENDS = sorted({ending[start:] for ending in _ENDINGS.split() for start in range(len(ending))})
 
 _BY_KEY: tuple[tuple[str, Match], ...] = ((_NAMES_EXACT, "exact"), (_NAMES_PREFIX, "prefix"))
 _BY_WORDS: tuple[Mode, ...] = ("all", "any")
@@ -279,7 +288,7 @@ def _best_chunks(
     if expression is None or limit <= 0:
         return []
     if mode == "prefix":
-        expression = _with_whole_stems(connection, expression)
+        expression = _of_stems(connection, expression)
     values = bindings(filters)
     count = max(200, 3 * limit)
     while True:
@@ -296,19 +305,36 @@ def _best_chunks(
     return sorted(best.values(), key=lambda hit: -hit.score)[:limit]
 
 
-def _with_whole_stems(connection: apsw.Connection, expression: str) -> str:
-    """The expression without those prefixes that the index would cut to a stem: `universities` is no `univers`*."""
+def _of_stems(connection: apsw.Connection, expression: str) -> str:
+    """The expression with its prefixes fitted to an index of stems.
+
+    There `universities`* would be `univers`*, and find what has nothing to do with it; `universi`* would find nothing.
+    """
     stems = connection.fts5_tokenizer("porter", ["unicode61", "remove_diacritics", "2"])
     plain = connection.fts5_tokenizer("unicode61", ["remove_diacritics", "2"])
 
-    def cut(match: re.Match[str]) -> str:
-        text = match[1].encode("utf-8", "replace")
-        words, stemmed = (
-            [token[2:] for token in tokenizer(text, apsw.FTS5_TOKENIZE_QUERY, None)] for tokenizer in (plain, stems)
-        )
-        return match[0] if words == stemmed else f'"{match[1]}"'
+    def tokens(tokenizer: apsw.FTS5Tokenizer, word: str) -> list[str]:
+        text = word.encode("utf-8", "replace")
+        found = tokenizer(text, apsw.FTS5_TOKENIZE_QUERY, None, include_offsets=False, include_colocated=False)
+        return [str(token) for token in found]
 
-    return _PREFIX.sub(cut, expression)
+    def fitted(match: re.Match[str]) -> str:
+        word = match[1]
+        if tokens(plain, word) != tokens(stems, word) and _is_known(connection, f'"{word}"'):
+            return f'"{word}"'
+        if not word.isalpha() or not word.isascii() or _is_known(connection, match[0]):
+            return match[0]
+        # What is typed of a word can be longer than its stem.
+        whole = {stem: word + end for end in _ENDS for stem in tokens(stems, word + end) if len(stem) < len(word)}
+        known = [f'"{whole[stem]}"' for stem in sorted(whole) if _is_known(connection, f'"{whole[stem]}"')]
+        return " OR ".join(known or [match[0]])
+
+    return _PREFIX.sub(fitted, expression)
+
+
+def _is_known(connection: apsw.Connection, expression: str) -> bool:
+    asked = "SELECT EXISTS (SELECT 1 FROM chunk_fts WHERE chunk_fts MATCH ?)"
+    return bool(one(connection, asked, (expression,))[0])
 
 
 def _chunk_rows(connection: apsw.Connection, expression: str, values: dict[str, object], count: int) -> list[ChunkHit]:
