@@ -149,7 +149,8 @@ def test_an_empty_folder_of_the_models_name_is_no_model(server: FakeHub, tmp_pat
 
 def test_a_silent_hub_is_given_up_soon(server: FakeHub) -> None:
     server.manner = "silent"
-    assert "doesn't answer" in refused(E5) or "timed out" in refused(E5)
+    said = refused(E5)
+    assert "doesn't answer" in said or "timed out" in said
 
 
 def test_without_a_network_there_is_one_line(reached: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 from tests.support import environment
@@ -200,6 +201,20 @@ def write(name: str, text: str) -> Callable[[Path], None]:
     return lambda folder: (folder / name).write_text(text, encoding="utf-8") and None
 
 
+def scale(factor: float) -> Callable[[Path], None]:
+    """A model whose vectors are all multiplied."""
+
+    def damage(folder: Path) -> None:
+        model = onnx.load(str(folder / "model.onnx"))
+        last = model.graph.node[-1]
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(factor, np.float32), "factor"))
+        model.graph.node.insert(-1, onnx.helper.make_node("Mul", [last.input[0], "factor"], ["scaled"]))
+        last.input[0] = "scaled"
+        onnx.save(model, str(folder / "model.onnx"))
+
+    return damage
+
+
 @pytest.mark.parametrize(
     ("damage", "said"),
     [
@@ -207,13 +222,16 @@ def write(name: str, text: str) -> Callable[[Path], None]:
         (remove("tokenizer.json"), "tokenizer.json"),
         (remove("tokenizer_config.json"), "tokenizer_config.json"),
         (truncate, "can't be run"),
+        (scale(float("nan")), "gives no vectors"),
+        (scale(float("inf")), "gives no vectors"),
+        (tiny_cross_encoder, "gives no vectors"),
         (write("tokenizer.json", "{}"), "can't be loaded"),
         (write("tokenizer_config.json", '{"pad_token": "[PAD]"}'), "can't be loaded"),
         (write("tokenizer_config.json", "["), "can't be loaded"),
     ],
 )
 def test_a_folder_that_is_no_model_is_named_in_one_line(
-    tmp_path: Path, damage: Callable[[Path], None], said: str
+    tmp_path: Path, damage: Callable[[Path], object], said: str
 ) -> None:
     folder = tiny_embedder(tmp_path / "model")
     damage(folder)

@@ -91,6 +91,9 @@ def probe(file: Path) -> tuple[int, bool]:
         raise ModelUnavailable(f"{file} can't be run: {line(error)}") from error
     if not isinstance(first, np.ndarray) or first.ndim not in {2, 3} or first.shape[0] != 1:
         raise ModelUnavailable(f"{file} gives no vectors of texts")
+    # A model that rates pairs of texts has a single number; one that was broken gives none at all.
+    if first.shape[-1] < 2 or not np.isfinite(first).all():
+        raise ModelUnavailable(f"{file} gives no vectors of texts")
     return int(first.shape[-1]), first.ndim == 2
 
 
