@@ -16,13 +16,14 @@ from vault_lsp.config import (
     EmbeddingConfig,
     IndexConfig,
     LinksConfig,
+    NotesConfig,
     RerankConfig,
     SearchConfig,
     load_config,
     parse_config,
 )
-from vault_lsp.core.health import RULES, HealthConfig
 from vault_lsp.core.model import Severity
+from vault_lsp.core.rules import RULES, HealthConfig
 
 FULL = """\
 $schema: https://example.org/schema.json
@@ -57,6 +58,7 @@ def test_a_full_config_is_read_without_complaint() -> None:
     assert config == Config(
         exclude=("tmp/", "*.board.md"),
         gitignore=True,
+        notes=NotesConfig("inbox", "templates/"),
         links=LinksConfig(resolve_aliases=False, prefer="markdown"),
         index=IndexConfig("/var/cache/x"),
         embedding=EmbeddingConfig("none"),
@@ -66,6 +68,13 @@ def test_a_full_config_is_read_without_complaint() -> None:
             {"isolated-note": Severity.OFF, "broken-link": Severity.WARNING, "alias-link": Severity.OFF},
             {"missing-tags": ("Clippings/**",), "broken-link": ("a.md",)},
             "quiet",
+            profile="governed",
+            roles={"wiki": ("wiki/**",)},
+            duplicate_topic=0.9,
+            note_type_tags=("日记",),
+            domain_tags=("java",),
+            expected_files=("README.md",),
+            prefer="markdown",
         ),
     )
 
@@ -114,6 +123,18 @@ def test_an_empty_config_means_the_defaults(text: str) -> None:
             (1, 31, "“health.rules.broken-link” must be one of error, warning, information, hint, off"),
         ),
         ("health: {exempt: {broken-link: a}}", (1, 32, "“health.exempt.broken-link” must be a list of texts")),
+        ("health: {profile: strict}", (1, 19, "“health.profile” must be one of default, governed")),
+        ("health: {duplicate_topic: 1.2}", (1, 27, "“health.duplicate_topic” must be a number above 0, 1 at most")),
+        (
+            "health: {roles: {wikis: [a]}}",
+            (1, 18, "“health.roles.wikis” is not a setting, did you mean “wiki”?"),
+        ),
+        (
+            "health: {expected_files: [a, ../b]}",
+            (1, 26, "“health.expected_files” must be a path inside the vault"),
+        ),
+        ("notes: {new_folder: /etc}", (1, 21, "“notes.new_folder” must be a path inside the vault")),
+        ("notes: {template: x}", (1, 9, "“notes.template” is not a setting, did you mean “templates”?")),
         ("- a", (1, 1, "the file must be a mapping of keys")),
         ("gitignore: false\ngitignore: true", (2, 1, "“gitignore” is set twice, the first counts")),
         ("a: b: c", (1, 5, "not YAML: mapping values are not allowed here")),

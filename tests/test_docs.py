@@ -17,9 +17,9 @@ import pytest
 
 from vault_lsp.cli import main
 from vault_lsp.config import parse_config
-from vault_lsp.core.health import RULES
 from vault_lsp.core.model import Note, NotePath
 from vault_lsp.core.parse import parse
+from vault_lsp.core.rules import RULES
 from vault_lsp.core.text import Text
 from vault_lsp.service import Vault
 
@@ -160,6 +160,8 @@ def test_the_example_vault_has_the_findings_that_its_readme_announces(
         ("ambiguous-link", "journal/2025-03-20.md"),
         ("broken-heading", "methods/Watering.md"),
         ("broken-link", "journal/2025-05-03.md"),
+        ("duplicate-name", "beds/Plan.md"),
+        ("duplicate-name", "workshop/Plan.md"),
     ]
     announced = read("examples/vault/README.md")
     assert {path for _, path in found} <= {link.path for link in announced.links}

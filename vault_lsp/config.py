@@ -15,46 +15,14 @@ from typing import Literal, NamedTuple, TypeVar
 import yaml
 
 from vault_lsp.core.fusion import WEIGHTS
-from vault_lsp.core.health import RULES, HealthConfig
 from vault_lsp.core.model import Severity
+from vault_lsp.core.rules import PROFILES, ROLES, RULES, HealthConfig
 from vault_lsp.core.text import Text
 
 CONFIG_FILE = ".vault-lsp/config.yaml"
 
-#: Keys and rules that later versions read. They are accepted so that one file serves every version.
-RESERVED: Mapping[str, frozenset[str]] = {
-    "": frozenset({"notes", "text_layers"}),
-    "health": frozenset(
-        {
-            "profile",
-            "graph_in_editor",
-            "roles",
-            "duplicate_topic",
-            "archive_after_days",
-            "note_type_tags",
-            "domain_tags",
-            "expected_files",
-        }
-    ),
-    "rules": frozenset(
-        {
-            "duplicate-alias",
-            "duplicate-name",
-            "missing-frontmatter",
-            "missing-tags",
-            "missing-domain-tag",
-            "unregistered-tag",
-            "wikilink-in-note",
-            "missing-file",
-            "isolated-note",
-            "missing-backlink",
-            "weakly-connected",
-            "duplicate-topic",
-            "unsourced-clipping",
-            "stale-archive",
-        }
-    ),
-}
+#: Keys that later versions read. They are accepted so that one file serves every version.
+RESERVED: Mapping[str, frozenset[str]] = {"": frozenset({"text_layers"})}
 
 _T = TypeVar("_T")
 
@@ -68,6 +36,18 @@ class ConfigProblem(NamedTuple):
 
     def __str__(self) -> str:
         return f"{CONFIG_FILE}:{self.line}:{self.column}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class NotesConfig:
+    """Where notes are made: folders of new notes and of templates, and the path of a day's note.
+
+    The folder `./` is that of the note that asks.
+    """
+
+    new_folder: str = ""
+    templates: str = "templates/"
+    daily: str = "daily/%Y-%m-%d"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +103,7 @@ class Config:
     exclude: tuple[str, ...] = ()
     gitignore: bool = False
     follow_symlinks: bool = False
+    notes: NotesConfig = NotesConfig()
     links: LinksConfig = LinksConfig()
     index: IndexConfig = IndexConfig()
     embedding: EmbeddingConfig = EmbeddingConfig()
@@ -155,19 +136,31 @@ def parse_config(text: str) -> tuple[Config, tuple[ConfigProblem, ...]]:
         return _UNREADABLE, problems
     section = _Section("", root, report)
     section.accept("$schema")
+    notes = section.nested("notes", _notes)
+    links = section.nested("links", _links)
     config = Config(
         exclude=section.read("exclude", _texts, ()),
         gitignore=section.read("gitignore", _boolean, default=False),
         follow_symlinks=section.read("follow_symlinks", _boolean, default=False),
-        links=section.nested("links", _links),
+        notes=notes,
+        links=links,
         index=section.nested("index", _index),
         embedding=section.nested("embedding", _embedding),
         rerank=section.nested("rerank", _rerank),
         search=section.nested("search", _search),
-        health=section.nested("health", _health),
+        health=section.nested("health", lambda health: _health(health, notes, links)),
     )
     section.close()
     return config, report.problems()
+
+
+def _notes(section: _Section) -> NotesConfig:
+    default = NotesConfig()
+    return NotesConfig(
+        new_folder=section.read("new_folder", _folder, default.new_folder),
+        templates=section.read("templates", _folder, default.templates),
+        daily=section.read("daily", _folder, default.daily),
+    )
 
 
 def _links(section: _Section) -> LinksConfig:
@@ -205,11 +198,22 @@ def _search(section: _Section) -> SearchConfig:
     )
 
 
-def _health(section: _Section) -> HealthConfig:
+def _health(section: _Section, notes: NotesConfig, links: LinksConfig) -> HealthConfig:
+    default = HealthConfig()
     return HealthConfig(
         rules=section.nested("rules", lambda rules: rules.by_rule(_severity)),
         exempt=section.nested("exempt", lambda rules: rules.by_rule(_texts)),
-        ignore_key=section.read("ignore_key", _text, HealthConfig().ignore_key),
+        ignore_key=section.read("ignore_key", _text, default.ignore_key),
+        profile=section.read("profile", _profile, default.profile),
+        graph_in_editor=section.read("graph_in_editor", _boolean, default.graph_in_editor),
+        roles=section.nested("roles", lambda roles: roles.by_name(ROLES, _texts)),
+        duplicate_topic=section.read("duplicate_topic", _cosine, default.duplicate_topic),
+        archive_after_days=section.read("archive_after_days", _count, default.archive_after_days),
+        note_type_tags=section.read("note_type_tags", _tags, ()),
+        domain_tags=section.read("domain_tags", _tags, ()),
+        expected_files=section.read("expected_files", _files, ()),
+        prefer=links.prefer,
+        templates=notes.templates,
     )
 
 
@@ -305,7 +309,7 @@ class _Section:
 
     def by_rule(self, reader: Callable[[yaml.Node], _T]) -> dict[str, _T]:
         """Read all values of a mapping whose keys are names of rules."""
-        return self.by_name((*RULES, *RESERVED["rules"]), reader)
+        return self.by_name(RULES, reader)
 
     def by_name(self, names: Iterable[str] | None, reader: Callable[[yaml.Node], _T]) -> dict[str, _T]:
         """Read all values of a mapping whose keys are some of `names`, or whatever the vault calls them."""
@@ -361,6 +365,27 @@ def _item(node: yaml.Node) -> str:
     raise _WrongValueError("a list of texts", node)
 
 
+def _tags(node: yaml.Node) -> tuple[str, ...]:
+    """Tags as people write them, with their `#` or without."""
+    return tuple(dict.fromkeys(text.strip().removeprefix("#") for text in _texts(node)))
+
+
+def _files(node: yaml.Node) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_inside(text, node) for text in _texts(node)))
+
+
+def _folder(node: yaml.Node) -> str:
+    return (
+        "" if _is_null(node) or (isinstance(node, yaml.ScalarNode) and not node.value) else _inside(_text(node), node)
+    )
+
+
+def _inside(text: str, node: yaml.Node) -> str:
+    if text.startswith("/") or re.match(r"[A-Za-z]:[\\/]", text) or ".." in text.split("/"):
+        raise _WrongValueError("a path inside the vault", node)
+    return text
+
+
 def _boolean(node: yaml.Node) -> bool:
     if isinstance(node, yaml.ScalarNode) and node.style is None and node.value.lower() in {"true", "false"}:
         return bool(node.value.lower() == "true")
@@ -377,6 +402,13 @@ def _weight(node: yaml.Node) -> float:
     value = _number(node)
     if value is None or not 0 <= value <= 1000:
         raise _WrongValueError("a number from 0 to 1000", node)
+    return value
+
+
+def _cosine(node: yaml.Node) -> float:
+    value = _number(node)
+    if value is None or not 0 < value <= 1:
+        raise _WrongValueError("a number above 0, 1 at most", node)
     return value
 
 
@@ -400,6 +432,12 @@ def _preferred(node: yaml.Node) -> Literal["wikilink", "markdown"]:
         case yaml.ScalarNode(value="markdown"):
             return "markdown"
     raise _WrongValueError(_one_of(["wikilink", "markdown"]), node)
+
+
+def _profile(node: yaml.Node) -> str:
+    if isinstance(node, yaml.ScalarNode) and node.value in PROFILES:
+        return str(node.value)
+    raise _WrongValueError(_one_of(PROFILES), node)
 
 
 def _severity(node: yaml.Node) -> Severity:

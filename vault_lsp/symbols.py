@@ -113,7 +113,7 @@ def symbols_of(note: Note) -> list[Symbol]:
         for heading in note.headings
         if heading.text and heading.place != note.title_place
     ]
-    found += [Symbol(alias, "alias", container, note.path, TOP) for alias in note.aliases]
+    found += [Symbol(alias.name, "alias", container, note.path, TOP) for alias in note.aliases]
     found.append(Symbol(note.title, "note", container, note.path, note.title_place))
     stem = notes.file_stem(note.path)
     if stem.casefold() != note.title.casefold():

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol, TypeVar
 import apsw
 
 from vault_lsp.config import Config
-from vault_lsp.core import health
+from vault_lsp.core import health, link_rules
 from vault_lsp.core.inline import is_external, split_destination
 from vault_lsp.core.links import Anchors, Names, link_key, name_key, resolve, target_keys
 from vault_lsp.core.model import (
@@ -24,6 +24,7 @@ from vault_lsp.core.model import (
     Resolution,
 )
 from vault_lsp.core.parse import parse
+from vault_lsp.core.rules import HealthConfig
 from vault_lsp.core.text import Place, Point, Text
 from vault_lsp.core.tokens import query_terms
 from vault_lsp.errors import NotFound, NotInMemory
@@ -115,7 +116,11 @@ class View:
         self._text = text
         self._cancelled = cancelled
         self._meanings = meanings
-        self._names = names.with_overlay({path: note.aliases for path, note in overlay.items()}) if overlay else names
+        self.names = (
+            names.with_overlay({path: tuple(alias.name for alias in note.aliases) for path, note in overlay.items()})
+            if overlay
+            else names
+        )
         self._anchors = anchors  # of indexed notes: shared by all views of this state of the index
         self._own_anchors: dict[NotePath, Anchors] = {}
         self._parsed: dict[NotePath, Note | None] = {}
@@ -176,7 +181,7 @@ class View:
     def resolve(self, source: NotePath, link: Link) -> Resolution:
         """Where a link of a note leads."""
         return resolve(
-            *(link.kind, link.path, link.subpath, source, self._names, self.anchors),
+            *(link.kind, link.path, link.subpath, source, self.names, self.anchors),
             aliases=self.config.links.resolve_aliases,
         )
 
@@ -184,12 +189,12 @@ class View:
         """The links of a note, in its order."""
         return tuple(Resolved(link, self.resolve(path, link)) for link in self.require(path).links)
 
-    def findings(self, path: NotePath) -> tuple[Finding, ...]:
-        """What is wrong with a note; the same list on every surface."""
+    def findings(self, path: NotePath, config: HealthConfig | None = None) -> tuple[Finding, ...]:
+        """What is wrong with a note, by the vault's config or another; the same list on every surface."""
         note = self.note(path)
         if note is None:
             return ()
-        return health.findings(note, lambda link: self.resolve(path, link), self.config.health, self.anchors)
+        return health.findings(note, self, config or self.config.health)
 
     def problem(self, path: NotePath, link: Link) -> str | None:
         """The rule that a link of a note breaks by leading nowhere, whatever the config silences; None for a sound one.
@@ -197,7 +202,7 @@ class View:
         The same function as for findings decides, so a template's placeholder or a comment is no problem here either.
         """
         alone = Note(path, "", TOP, links=(link,))
-        found = health.findings(alone, lambda each: self.resolve(path, each), health.HealthConfig())
+        found = link_rules.link_findings(alone, self)
         return next((finding.rule for finding in found if finding.rule in _BROKEN), None)
 
     def skipped(self) -> dict[NotePath, str]:
@@ -301,7 +306,7 @@ class View:
     def _is_alone(self, path: NotePath) -> bool:
         """Whether no other file can be meant by a note's name, with or without its extension."""
         key = name_key(path.rpartition("/")[2])
-        return self._names.files_named(key) == (path,) and not self._names.files_named(key.removesuffix(".md"))
+        return self.names.files_named(key) == (path,) and not self.names.files_named(key.removesuffix(".md"))
 
     # Search ---------------------------------------------------------------------------------------------------------
 
@@ -365,7 +370,7 @@ class View:
         if is_external(defined.target):
             return ()
         file, subpath = split_destination(defined.target)
-        resolution = resolve("reference", file, subpath, path, self._names, self.anchors)
+        resolution = resolve("reference", file, subpath, path, self.names, self.anchors)
         if not isinstance(resolution, Found):
             return ()
         return (Target(resolution.path, resolution.anchor or TOP, defined.place),)
@@ -402,7 +407,9 @@ class View:
     def _links_to(self, path: NotePath) -> Iterator[Backlink]:
         """Every link that leads to a file, of open buffers too: a look-up by key, then each is resolved."""
         note = self._overlay.get(path)
-        aliases = note.aliases if note is not None else notes.aliases(self.connection, path)
+        aliases = (
+            tuple(alias.name for alias in note.aliases) if note is not None else notes.aliases(self.connection, path)
+        )
         keys = target_keys(path, aliases)
         for candidate in self._candidates(keys):
             self._cancelled()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import pytest
 
 from vault_lsp.core.globs import matches_any
-from vault_lsp.core.health import RULES, HealthConfig, findings
+from vault_lsp.core.health import findings
 from vault_lsp.core.links import Anchors, Names, resolve
 from vault_lsp.core.model import (
     Block,
@@ -24,6 +25,7 @@ from vault_lsp.core.model import (
     Resolution,
     Severity,
 )
+from vault_lsp.core.rules import RULES, HealthConfig
 from vault_lsp.core.slugs import slug
 from vault_lsp.core.text import Place, Span, Text
 
@@ -91,6 +93,16 @@ def note_of(path: str, source: str) -> Note:
     )
 
 
+class Texts(NamedTuple):
+    """The catalogue of a vault of texts."""
+
+    names: Names
+    anchors: Callable[[NotePath], Anchors | None]
+
+    def resolve(self, source: NotePath, link: Link) -> Resolution:
+        return resolve(link.kind, link.path, link.subpath, source, self.names, self.anchors)
+
+
 def check(
     files: Mapping[str, str], path: str = "log.md", config: HealthConfig | None = None, note: Note | None = None
 ) -> tuple[Finding, ...]:
@@ -106,10 +118,7 @@ def check(
     def anchors(target: NotePath) -> Anchors | None:
         return Anchors.of(note_of(target, files[target])) if target.endswith(".md") else None
 
-    def resolved(link: Link) -> Resolution:
-        return resolve(link.kind, link.path, link.subpath, checked.path, names, anchors)
-
-    return findings(checked, resolved, config or HealthConfig(), anchors)
+    return findings(checked, Texts(names, anchors), config or HealthConfig())
 
 
 def shown(files: Mapping[str, str], path: str = "log.md") -> list[tuple[str, str]]:
@@ -308,7 +317,7 @@ def test_only_an_alias_of_one_note_can_be_fixed() -> None:
 def test_every_rule_says_what_it_is() -> None:
     for name, rule in RULES.items():
         assert re.fullmatch("[a-z]+(-[a-z]+)*", name)
-        assert rule.severity is not Severity.OFF
+        assert rule.weight is not Severity.OFF
         assert rule.description
 
 

@@ -500,7 +500,7 @@ def test_front_matter_and_body_make_one_note() -> None:
     source = "---\r\ntags: [a]\r\naliases: x, y\r\nup: '[[Fig]]'\r\n---\r\n#b [[Pear]] ^c\r\n"
     found = note(source)
     assert found.frontmatter == {"tags": ["a"], "aliases": "x, y", "up": "[[Fig]]"}
-    assert found.aliases == ("x", "y")
+    assert [alias.name for alias in found.aliases] == ["x", "y"]
     assert [(tag.name, cut(source, tag.place)) for tag in found.tags] == [("a", "a"), ("b", "#b")]
     assert [(link.kind, cut(source, link.place)) for link in found.links] == [
         ("frontmatter", "[[Fig]]"),

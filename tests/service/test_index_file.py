@@ -232,7 +232,7 @@ def test_a_rebuild_cut_short_changes_nothing(root: Path, vault: Vault) -> None:
         vault.rebuild(progress=fail)
     assert vault.index.generation() == 1
     assert hits(vault, "word7") == ["n007.md"]
-    assert [file.name for file in vault.index.folder.glob("index-*.db")] == ["index-v2.1.db"]
+    assert [file.name for file in vault.index.folder.glob("index-*.db")] == ["index-v3.1.db"]
 
 
 def test_prune_removes_what_nobody_uses(root: Path, vault: Vault, tmp_path: Path, cache: Path) -> None:
@@ -253,10 +253,10 @@ def test_prune_removes_what_nobody_uses(root: Path, vault: Vault, tmp_path: Path
         vault.rebuild()
         assert doctor.prune_indexes(vault) == [str(orphan)]
         assert reader.execute("SELECT count(*) FROM documents").fetchall() == [(NOTES,)]
-    assert [Path(file).name for file in doctor.prune_indexes(vault)] == ["index-v2.1.db"]
+    assert [Path(file).name for file in doctor.prune_indexes(vault)] == ["index-v3.1.db"]
     assert doctor.prune_indexes(vault) == []
     assert sorted(file.name for file in vault.index.folder.iterdir() if file.suffix not in (".db-wal", ".db-shm")) == [
-        *("CACHEDIR.TAG", "current-v2", "index-v2.2.db", "index-v2.2.seal", "vault.json"),
+        *("CACHEDIR.TAG", "current-v3", "index-v3.2.db", "index-v3.2.seal", "vault.json"),
         *("vectors-v1.1.db", "vectors-v1.1.seal"),
     ]
     assert living.exists()

@@ -16,13 +16,13 @@ from vault_lsp.store import db, notes, place, rows
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    made = tmp_path / "index-v2.1.db"
+    made = tmp_path / "index-v3.1.db"
     db.create(made, tmp_path)
     return made
 
 
 def test_an_index_appears_whole_and_once(tmp_path: Path) -> None:
-    file = tmp_path / "index-v2.1.db"
+    file = tmp_path / "index-v3.1.db"
     serials: list[str] = []
     barrier = threading.Barrier(6)
 
@@ -47,7 +47,7 @@ def test_without_hard_links_an_index_is_renamed_into_place(tmp_path: Path, monke
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(os, "link", refuse)
-    file = tmp_path / "index-v2.1.db"
+    file = tmp_path / "index-v3.1.db"
     db.create(file, tmp_path)
     with closing(db.connect(file, writable=True)) as connection, db.atomic(connection):
         rows.bump_names(connection)
@@ -137,12 +137,12 @@ def test_what_is_no_database_can_be_removed(tmp_path: Path) -> None:
 
 def test_the_pointer_names_the_generation_and_rubbish_in_it_the_first(tmp_path: Path) -> None:
     index = place.Index(tmp_path, tmp_path)
-    assert index.file.name == "index-v2.1.db"
-    index.point_to(tmp_path / "index-v2.7.db")
-    assert index.file.name == "index-v2.7.db"
-    assert index.next_generation().name == "index-v2.8.db"
-    (tmp_path / "index-v2.12.db-wal").touch()
-    assert index.next_generation().name == "index-v2.13.db"
+    assert index.file.name == "index-v3.1.db"
+    index.point_to(tmp_path / "index-v3.7.db")
+    assert index.file.name == "index-v3.7.db"
+    assert index.next_generation().name == "index-v3.8.db"
+    (tmp_path / "index-v3.12.db-wal").touch()
+    assert index.next_generation().name == "index-v3.13.db"
     for rubbish in (b"", b"x", b"-3", b"\xff"):
         index.pointer.write_bytes(rubbish)
         assert index.generation() == 1
@@ -151,5 +151,5 @@ def test_the_pointer_names_the_generation_and_rubbish_in_it_the_first(tmp_path: 
 def test_a_log_without_its_database_is_never_taken_up(tmp_path: Path) -> None:
     index = place.Index(tmp_path, tmp_path)
     assert index.vacant() == index.file
-    (tmp_path / "index-v2.1.db-wal").write_bytes(b"x")
-    assert index.vacant().name == "index-v2.2.db"
+    (tmp_path / "index-v3.1.db-wal").write_bytes(b"x")
+    assert index.vacant().name == "index-v3.2.db"

@@ -43,7 +43,7 @@ texts = st.builds(
 
 @pytest.fixture(scope="module")
 def connection(tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
-    file = tmp_path_factory.mktemp("index") / "index-v2.1.db"
+    file = tmp_path_factory.mktemp("index") / "index-v3.1.db"
     db.create(file, Path("/"))
     with closing(db.connect(file, writable=True)) as opened:
         yield opened

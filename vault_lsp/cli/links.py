@@ -34,7 +34,7 @@ def inspect(context: click.Context, path: str, folder: str | None, as_json: bool
             "schema": SCHEMA,
             "path": note.path,
             "title": note.title,
-            "aliases": list(note.aliases),
+            "aliases": [alias.name for alias in note.aliases],
             "frontmatter": dict(note.frontmatter or {}),
             "headings": [{"level": h.level, "text": h.text, "line": h.place.start.line + 1} for h in note.headings],
             "tags": [{"name": tag.name, **output.start_json(tag.place)} for tag in note.tags],

@@ -43,7 +43,7 @@ class FrontMatter(NamedTuple):
 
     properties: collections.abc.Mapping[str, object]
     title: Named | None
-    aliases: tuple[str, ...]
+    aliases: tuple[Named, ...]
     tags: tuple[Named, ...]
     links: tuple[RawLink, ...]
     problems: tuple[Flaw, ...]
@@ -117,7 +117,7 @@ class _Reader:
         properties = json_values(root)
         links = [link for node in document.scalars if node.quoted and (link := self._link(node))]
         title: Named | None = None
-        aliases: list[str] = []
+        aliases: list[Named] = []
         tags: list[Named] = []
         # Of a repeated key the last value counts, here as among the properties.
         last = {key.value: node for key, node in root if isinstance(key, Scalar)}
@@ -132,14 +132,12 @@ class _Reader:
                     tags.extend(self._tags(name, key, node))
                 case "aliases" | "alias":
                     aliases.extend(self._aliases(name, key, node))
-        return FrontMatter(
-            properties, title, tuple(dict.fromkeys(aliases)), tuple(tags), tuple(links), tuple(self._problems)
-        )
+        return FrontMatter(properties, title, _distinct(aliases), tuple(tags), tuple(links), tuple(self._problems))
 
     def salvage(self, flaw: Flaw) -> FrontMatter:
         """Tags and aliases of a block that doesn't parse, read line by line."""
         tags: list[Named] = []
-        aliases: list[str] = []
+        aliases: list[Named] = []
         key = ""
         start = 0
         for line in _BREAK.split(self._text):
@@ -168,10 +166,10 @@ class _Reader:
                         offset += word.find(name)
                         tags.append(Named(name, Span(offset, offset + len(name))))
                 elif key in {"aliases", "alias"} and word and not PLACEHOLDER.search(word):
-                    aliases.append(word)
+                    aliases.append(Named(word, Span(offset, offset + len(word))))
             start += len(line)
             start += 2 if self._text.startswith("\r\n", start) else 1
-        return FrontMatter({}, None, tuple(dict.fromkeys(aliases)), tuple(tags), (), (flaw,))
+        return FrontMatter({}, None, _distinct(aliases), tuple(tags), (), (flaw,))
 
     def _link(self, node: Scalar) -> RawLink | None:
         """The link that a quoted value as a whole is."""
@@ -222,16 +220,21 @@ class _Reader:
                 after = span.end - self._base
                 yield Named(name, span)
 
-    def _aliases(self, name: str, key: Scalar, node: Node) -> Iterator[str]:
+    def _aliases(self, name: str, key: Scalar, node: Node) -> Iterator[Named]:
         if isinstance(node, Scalar):
             words = [word.strip() for word in node.value.split(",")]
             self._note_legacy(name, key, node, several=len(words) > 1)
-            if value(node) is None:
-                return
+            pieces = [(node, word) for word in words] if value(node) is not None else []
         else:
             self._note_legacy(name, key, node, several=False)
-            words = [item.value.strip() for item in self._items(name, key, node) if value(item) is not None]
-        yield from (word for word in words if word and not PLACEHOLDER.search(word))
+            pieces = [(item, item.value.strip()) for item in self._items(name, key, node) if value(item) is not None]
+        after, last = 0, None
+        for item, word in pieces:
+            after = after if item is last else item.start
+            if word and not PLACEHOLDER.search(word):
+                span = self._spanned(item, word, after)
+                after, last = span.end - self._base, item
+                yield Named(word, span)
 
     def _items(self, name: str, key: Scalar, node: Node) -> Iterator[Scalar]:
         """The single values of a list; anything else is of a wrong type."""
@@ -253,3 +256,11 @@ class _Reader:
             self._flaw("legacy-property", f"Property {name} is now called {plural}", span)
         elif several:
             self._flaw("legacy-property", f"Property {name} should be a list, not one text with several values", span)
+
+
+def _distinct(aliases: list[Named]) -> tuple[Named, ...]:
+    """Each name once, where it stands first."""
+    first: dict[str, Named] = {}
+    for alias in aliases:
+        first.setdefault(alias.name, alias)
+    return tuple(first.values())

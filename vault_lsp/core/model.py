@@ -41,6 +41,13 @@ class Tag(NamedTuple):
     place: Place
 
 
+class Alias(NamedTuple):
+    """Another name of the note, from its front matter; `place` covers the value."""
+
+    name: str
+    place: Place
+
+
 class Block(NamedTuple):
     """A block id without its `^`; `place` covers `^id`."""
 
@@ -113,7 +120,7 @@ class Note:
     path: NotePath
     title: str
     title_place: Place
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[Alias, ...] = ()
     tags: tuple[Tag, ...] = ()
     headings: tuple[Heading, ...] = ()
     links: tuple[Link, ...] = ()
@@ -205,3 +212,5 @@ class Finding(NamedTuple):
     message: str
     related: tuple[Related, ...] = ()
     fixable: bool = False
+    #: What the finding is about, as written: a link, a label, a tag. It stays when lines move.
+    subject: str = ""

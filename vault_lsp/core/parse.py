@@ -11,6 +11,7 @@ from vault_lsp.core.frontmatter import FrontMatter
 from vault_lsp.core.inline import RawLink
 from vault_lsp.core.marks import inside
 from vault_lsp.core.model import (
+    Alias,
     Anchor,
     Block,
     Definition,
@@ -32,14 +33,14 @@ class _Head(NamedTuple):
 
     properties: Mapping[str, object] | None = None
     title: tuple[str, Place] | None = None
-    aliases: tuple[str, ...] = ()
+    aliases: tuple[Alias, ...] = ()
     tags: tuple[Tag, ...] = ()
     links: tuple[Link, ...] = ()
     problems: tuple[Problem, ...] = ()
 
 
 #: Goes up when the same text gives another Note, so that indexes are built anew.
-PARSER_VERSION = 1
+PARSER_VERSION = 2
 
 _START = Place(Point(0, 0, 0, 0), Point(0, 0, 0, 0))
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -88,7 +89,7 @@ def _head(front: str, read: FrontMatter) -> _Head:
     return _Head(
         read.properties,
         None if read.title is None else (read.title.name, text.place(read.title.span)),
-        read.aliases,
+        tuple(Alias(alias.name, text.place(alias.span)) for alias in read.aliases),
         tuple(Tag(tag.name, text.place(tag.span)) for tag in read.tags),
         tuple(_front_link(link, text) for link in read.links),
         tuple(Problem(flaw.rule, flaw.message, text.place(flaw.span)) for flaw in read.problems),

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from vault_lsp.core import health
-from vault_lsp.core.health import HealthConfig
 from vault_lsp.core.links import Anchors, Names, resolve
 from vault_lsp.core.model import Finding, Found, Link, Missing, Note, NotePath, Resolution
 from vault_lsp.core.parse import parse
+from vault_lsp.core.rules import HealthConfig
 from vault_lsp.core.text import Place, Point, Text
 from vault_lsp.symbols import Symbol
 from vault_lsp.view import Location, Resolved, Target
 
 _TOP = Place(Point(0, 0, 0, 0), Point(0, 0, 0, 0))
 _NO_NAMES = Names.of((), (), ())
-_BETWEEN_FILES = frozenset({"broken-link", "readme-link", "ambiguous-link", "alias-link", "isolated-note"})
+_BETWEEN_FILES = frozenset({"broken-link", "readme-link", "ambiguous-link", "alias-link"})
 
 
 def parse_lone(path: NotePath, source: str) -> Note:
@@ -33,6 +33,7 @@ class LoneView:
         self.path = note.path
         self._note = note
         self._anchors = Anchors.of(note)
+        self.names = _NO_NAMES
 
     def paths(self) -> tuple[NotePath, ...]:
         """The note alone."""
@@ -48,7 +49,7 @@ class LoneView:
 
     def links(self, _path: NotePath) -> tuple[Resolved, ...]:
         """The note's links into itself."""
-        found = [Resolved(link, self._resolve(link)) for link in self._note.links]
+        found = [Resolved(link, self.resolve(self.path, link)) for link in self._note.links]
         return tuple(each for each in found if isinstance(each.resolution, Found))
 
     def symbols(self, _query: str, _limit: int, _superseded: object = None) -> tuple[Symbol, ...]:
@@ -58,7 +59,7 @@ class LoneView:
     def definition(self, _path: NotePath, point: Point) -> tuple[Target, ...]:
         """The heading or block that a link into the note itself leads to, or the definition of a reference mark."""
         for link in self._note.links:
-            if link.place.holds(point) and isinstance(found := self._resolve(link), Found):
+            if link.place.holds(point) and isinstance(found := self.resolve(self.path, link), Found):
                 return (Target(self.path, found.anchor or _TOP, link.place),)
         for use in self._note.label_uses:
             if use.place.holds(point):
@@ -79,20 +80,21 @@ class LoneView:
         uses = [
             link.place
             for link in self._note.links
-            if isinstance(found := self._resolve(link), Found) and found.anchor == targets[0]
+            if isinstance(found := self.resolve(self.path, link), Found) and found.anchor == targets[0]
         ]
         return tuple(Location(self.path, place) for place in ([targets[0], *uses] if declaration else uses))
 
     def findings(self, path: NotePath) -> tuple[Finding, ...]:
         """What is wrong within the note."""
-        found: Iterable[Finding] = health.findings(self._note, self._resolve, HealthConfig(), self.anchors)
+        found: Iterable[Finding] = health.findings(self._note, self, HealthConfig())
         return tuple(each for each in found if each.rule not in _BETWEEN_FILES and each.path == path)
 
     def anchors(self, path: NotePath) -> Anchors | None:
         """What can be linked inside the note."""
         return self._anchors if path == self.path else None
 
-    def _resolve(self, link: Link) -> Resolution:
+    def resolve(self, _source: NotePath, link: Link) -> Resolution:
+        """Where a link leads: into the note itself, or it isn't known."""
         if link.path:
             return Missing()
         return resolve(link.kind, "", link.subpath, self.path, _NO_NAMES, self.anchors)

@@ -28,7 +28,7 @@ _COMPARED = {
             "headings": "ordinal, level, text, raw, slug, linkable, place",
             "links": "ordinal, t.kind, target, t.path, subpath, display, embed, comment, key, places",
             "tags": "ordinal, name, key, place",
-            "aliases": "ordinal, name, key",
+            "aliases": "ordinal, name, key, place",
             "blocks": "ordinal, t.id, place",
             "anchors": "ordinal, name, place",
             "definitions": "ordinal, label, target, places",

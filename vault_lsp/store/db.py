@@ -18,7 +18,7 @@ import apsw
 
 from vault_lsp.errors import IndexBusy, IndexDamaged, IndexReadOnly
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 #: Version of the database of vectors beside the index: it outlives changes of the index.
 VECTORS_VERSION = 1
@@ -66,7 +66,7 @@ CREATE TABLE tags(
   PRIMARY KEY(document, ordinal)) WITHOUT ROWID;
 CREATE INDEX tags_by_key ON tags(key);
 CREATE TABLE aliases(
-  document INTEGER NOT NULL, ordinal INTEGER NOT NULL, name TEXT NOT NULL, key TEXT NOT NULL,
+  document INTEGER NOT NULL, ordinal INTEGER NOT NULL, name TEXT NOT NULL, key TEXT NOT NULL, place BLOB NOT NULL,
   PRIMARY KEY(document, ordinal)) WITHOUT ROWID;
 CREATE INDEX aliases_by_key ON aliases(key);
 CREATE TABLE blocks(

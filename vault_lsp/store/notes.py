@@ -10,6 +10,7 @@ import apsw
 
 from vault_lsp.core.links import Anchors, Names
 from vault_lsp.core.model import (
+    Alias,
     Anchor,
     Block,
     Definition,
@@ -159,7 +160,9 @@ def note(connection: apsw.Connection, path: NotePath) -> Note | None:
         path=path,
         title=title,
         title_place=_place(title_place),
-        aliases=tuple(name for (name,) in run("SELECT name FROM aliases WHERE document = ?", ask)),
+        aliases=tuple(
+            Alias(name, _place(p)) for name, p in run("SELECT name, place FROM aliases WHERE document = ?", ask)
+        ),
         tags=tuple(Tag(name, _place(p)) for name, p in run("SELECT name, place FROM tags WHERE document = ?", ask)),
         headings=headings(connection, document),
         links=tuple(_link(row) for row in run(f"SELECT {_LINK_COLUMNS} FROM links WHERE document = ?", ask)),

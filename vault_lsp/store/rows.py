@@ -50,7 +50,7 @@ _ORDINAL_TABLES = {
     "headings": "INSERT INTO headings VALUES(?, ?, ?, ?, ?, ?, ?, ?)",
     "links": "INSERT INTO links VALUES(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "tags": "INSERT INTO tags VALUES(?, ?, ?, ?, ?)",
-    "aliases": "INSERT INTO aliases VALUES(?, ?, ?, ?)",
+    "aliases": "INSERT INTO aliases VALUES(?, ?, ?, ?, ?)",
     "blocks": "INSERT INTO blocks VALUES(?, ?, ?, ?)",
     "anchors": "INSERT INTO anchors VALUES(?, ?, ?, ?)",
     "definitions": "INSERT INTO definitions VALUES(?, ?, ?, ?, ?)",
@@ -111,7 +111,7 @@ def rows(note: Note, chunks: Iterable[Chunk]) -> Rows:
             )
         )
     stem = file_stem(note.path)
-    names = [("title", note.title), *(("alias", alias) for alias in note.aliases)]
+    names = [("title", note.title), *(("alias", alias.name) for alias in note.aliases)]
     if name_key(stem) != name_key(note.title):
         names.append(("file", stem))
     return Rows(
@@ -128,7 +128,7 @@ def rows(note: Note, chunks: Iterable[Chunk]) -> Rows:
             for link in note.links
         ],
         tags=[(tag.name, name_key(tag.name), pack((tag.place,))) for tag in note.tags],
-        aliases=[(alias, name_key(alias)) for alias in note.aliases],
+        aliases=[(alias.name, name_key(alias.name), pack((alias.place,))) for alias in note.aliases],
         blocks=[(block.id, pack((block.place,))) for block in note.blocks],
         anchors=[(anchor.name, pack((anchor.place,))) for anchor in note.anchors],
         definitions=[(d.label, d.target, pack((d.place, d.label_place))) for d in note.definitions],
@@ -169,7 +169,7 @@ def put(connection: apsw.Connection, document: int, written: Rows) -> bool:
         connection.execute("INSERT OR REPLACE INTO frontmatter VALUES(?, ?, ?)", (document, key, value))
     _put_indexed(connection, _NAME, _NAME_TERMS, document, written.names)
     _put_indexed(connection, _CHUNK, _CHUNK_TERMS, document, written.chunks)
-    return {alias for (alias,) in before} != {alias for alias, _ in written.aliases}
+    return {alias for (alias,) in before} != {alias for alias, *_ in written.aliases}
 
 
 def clear(connection: apsw.Connection, document: int) -> None:

@@ -132,7 +132,7 @@ def _surface(note: Note | None) -> int:
         return 0
     return hash(
         (
-            note.aliases,
+            tuple(alias.name for alias in note.aliases),
             tuple(heading.raw for heading in note.headings),
             tuple(block.id for block in note.blocks),
             tuple(anchor.name for anchor in note.anchors),
