@@ -1,27 +1,63 @@
-"""Every finding of a vault: note by note, then what only the whole graph tells."""
+"""Every finding of a vault: note by note, then what only the graph of all notes tells, and the files that it lacks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+import time
+from collections.abc import Callable, Iterator
 
-from vault_lsp.core.model import Finding, NotePath
-from vault_lsp.core.rules import HealthConfig
+from vault_lsp.core.graph import Node, graph_findings
+from vault_lsp.core.health import judged, ordered
+from vault_lsp.core.links import name_key
+from vault_lsp.core.model import Finding, Found, Note, NotePath, Severity
+from vault_lsp.core.rules import RULES, TOP, HealthConfig, finding
+from vault_lsp.core.text import Place
+from vault_lsp.store import notes
 from vault_lsp.view import View
 
 
-def audit(
-    view: View,
-    config: HealthConfig,
-    wanted: Container[NotePath] | None = None,
-    progress: Callable[[int, int], None] = lambda _done, _total: None,
-) -> tuple[Finding, ...]:
-    """All findings of the wanted notes (None: all), by path and place, as this config wants them.
+def audit(view: View, config: HealthConfig, wanted: Callable[[NotePath], bool] = lambda _: True) -> tuple[Finding, ...]:
+    """All findings of the wanted notes, by path and place, as this config wants them."""
+    running = {rule.scope for name, rule in RULES.items() if config.severity(name) is not Severity.OFF}
+    found: dict[NotePath, list[Finding]] = {}
+    for path in view.paths():
+        if "note" in running and wanted(path):
+            found[path] = list(view.findings(path, config))
+    if "graph" in running:
+        of_graph: dict[NotePath, list[Finding]] = {}
+        for each in graph_findings(graph(view), config, time.time_ns()):
+            if wanted(each.path):
+                of_graph.setdefault(each.path, []).append(each)
+        for path, told in of_graph.items():
+            note = view.note(path) or Note(path, "", TOP)
+            found.setdefault(path, []).extend(judged(note, told, config))
+    if "vault" in running:
+        for each in _missing_files(view, config):
+            if wanted(each.path):
+                found.setdefault(each.path, []).append(each)
+    return tuple(each for path in sorted(found) for each in ordered(found[path]))
 
-    `progress` is told how many notes are done, of how many.
-    """
-    paths = [path for path in view.paths() if wanted is None or path in wanted]
-    found: list[Finding] = []
-    for done, path in enumerate(paths):
-        progress(done, len(paths))
-        found += view.findings(path, config)
-    return tuple(found)
+
+def graph(view: View) -> dict[NotePath, Node]:
+    """The graph of all notes, each with the files that it links to."""
+    known = notes.known(view.connection)
+    nodes = {}
+    for path in view.paths():
+        note = view.note(path)
+        if note is None:
+            continue
+        links: dict[NotePath, Place] = {}
+        for link in note.links:
+            resolution = view.resolve(path, link._replace(subpath=""))
+            if isinstance(resolution, Found):
+                links.setdefault(resolution.path, link.place)
+        nodes[path] = Node(note.title_place, links, known[path].mtime_ns if path in known else None)
+    return nodes
+
+
+def _missing_files(view: View, config: HealthConfig) -> Iterator[Finding]:
+    severity = config.severity("missing-file")
+    for file in config.expected_files:
+        key = name_key(file.strip("/"))
+        if not view.names.files_at(key) and not view.names.folders_at(key):
+            path = NotePath(file.strip("/"))
+            yield finding(path, "missing-file", TOP, "The config expects this file")._replace(severity=severity)

@@ -1,0 +1,111 @@
+"""`health`: what is wrong with the notes of a vault."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vault_lsp.cli import output
+from vault_lsp.cli.common import SCHEMA, complete_files, json_option, open_vault, sync, vault_option
+from vault_lsp.cli.output import print_json, say, shown
+from vault_lsp.core.model import Severity
+from vault_lsp.core.rules import RULES
+
+if TYPE_CHECKING:
+    from vault_lsp.core.model import Finding
+
+_SHOWN = (Severity.ERROR, Severity.WARNING, Severity.INFORMATION, Severity.HINT)
+_SHORTCUTS = {
+    "broken_links": ("broken-link", "readme-link", "broken-heading", "broken-block"),
+    "missing_tags": ("missing-tags",),
+    "missing_frontmatter": ("missing-frontmatter",),
+    "wikilinks": ("wikilink-in-note",),
+}
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="[PATH]...", shell_complete=complete_files)
+@click.option(
+    "--rule", "rules", multiple=True, type=click.Choice(list(RULES)), metavar="RULE", help="Run just this rule."
+)
+@click.option("--broken-links", is_flag=True, help="Run just the rules of links that lead nowhere.")
+@click.option("--missing-tags", is_flag=True, help="Run just the rule of that name.")
+@click.option("--missing-frontmatter", is_flag=True, help="Run just the rule of that name.")
+@click.option("--wikilinks", is_flag=True, help="Run just the rule wikilink-in-note.")
+@click.option(
+    "--fail-on",
+    type=click.Choice([*(severity.value for severity in _SHOWN[:3]), "never"]),
+    default="error",
+    show_default=True,
+    help="Exit with 1 where something at least this severe is found.",
+)
+@vault_option
+@json_option
+@click.pass_context
+def health(
+    context: click.Context,
+    /,
+    paths: tuple[str, ...],
+    rules: tuple[str, ...],
+    fail_on: str,
+    folder: str | None,
+    as_json: bool,
+    **shortcuts: bool,
+) -> None:
+    """Report what is wrong with the vault, or with some of its notes and folders.
+
+    Rules that are named run whatever the config says of their severity; exemptions stay.
+    """
+    from vault_lsp.audit import audit
+    from vault_lsp.cli.paths import vault_file_or_folder
+    from vault_lsp.cli.pending import is_below
+
+    named = [*rules, *(rule for name, group in _SHORTCUTS.items() if shortcuts[name] for rule in group)]
+    with open_vault(context, folder) as vault:
+        wanted = [vault_file_or_folder(vault, path) for path in paths]
+        sync(vault)
+        config = vault.config.health.only(named) if named else vault.config.health
+        with vault.view() as view:
+            found = audit(view, config, lambda path: not wanted or "" in wanted or is_below(path, wanted))
+        root = str(vault.root)
+    counts = Counter(finding.severity for finding in found)
+    if as_json:
+        print_json(
+            {
+                "schema": SCHEMA,
+                "vault": root,
+                "counts": {severity.value: counts[severity] for severity in _SHOWN},
+                "findings": [_json(finding) for finding in found],
+            }
+        )
+    else:
+        _print(found, counts)
+    if fail_on != "never" and any(counts[severity] for severity in _SHOWN[: _SHOWN.index(Severity(fail_on)) + 1]):
+        context.exit(1)
+
+
+def _json(finding: Finding) -> dict[str, Any]:
+    return {
+        "rule": finding.rule,
+        "severity": finding.severity.value,
+        "path": finding.path,
+        **output.span_json(finding.place),
+        "message": finding.message,
+        "related": [
+            {"path": each.path, "line": each.place.start.line + 1, "message": each.message} for each in finding.related
+        ],
+        "fixable": finding.fixable,
+    }
+
+
+def _print(found: tuple[Finding, ...], counts: Counter[Severity]) -> None:
+    """One block for each severity, the worst first, and a line that counts them."""
+    for severity in _SHOWN:
+        for finding in (each for each in found if each.severity is severity):
+            at = output.start_json(finding.place)
+            place = f"{shown(finding.path)}:{at['line']}:{at['column']}"
+            say(f"{place}: {severity.value}: {shown(finding.message)} [{finding.rule}]")
+    told = [f"{counts[severity]} {severity.value}" for severity in _SHOWN if counts[severity]]
+    say(", ".join(told) if told else "no findings")
