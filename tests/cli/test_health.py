@@ -133,3 +133,32 @@ def test_two_notes_that_claim_a_name_are_told(shell: Callable[..., Any]) -> None
         ("duplicate-alias", "b/Fig.md"),
     ]
     assert [finding["line"] for finding in done.json["findings"]] == [1, 2, 1, 2]
+
+
+def test_sarif_names_rules_places_and_what_stays_when_lines_move(shell: Callable[..., Any]) -> None:
+    run = shell(**{"中 文.md": "😀 [[gone]] [[gone]]\n"})
+    log = run("health", "--format", "sarif", "--broken-links", code=1).json
+    (told,) = log["runs"]
+    assert (log["version"], told["columnKind"]) == ("2.1.0", "unicodeCodePoints")
+    first, second = told["results"]
+    assert told["tool"]["driver"]["rules"][first["ruleIndex"]]["id"] == first["ruleId"] == "broken-link"
+    assert first["level"] == "error"
+    assert first["locations"] == [
+        {
+            "physicalLocation": {
+                "artifactLocation": {"uri": "%E4%B8%AD%20%E6%96%87.md", "uriBaseId": "VAULT"},
+                "region": {"startLine": 1, "startColumn": 3, "endLine": 1, "endColumn": 11},
+            }
+        }
+    ]
+    (run.root / "中 文.md").write_text("new\n\n😀 [[gone]] [[gone]]\n", encoding="utf-8")
+    moved = run("health", "--format", "sarif", "--broken-links", code=1).json["runs"][0]["results"]
+    assert [each["partialFingerprints"] for each in moved] == [each["partialFingerprints"] for each in (first, second)]
+    assert first["partialFingerprints"] != second["partialFingerprints"]
+
+
+def test_annotations_are_escaped_as_github_reads_them(shell: Callable[..., Any]) -> None:
+    run = shell(**{"a, b.md": "[[50% off]]\n"})
+    assert run("health", "--format", "github", "--broken-links", code=1).lines == [
+        "::error file=a%2C b.md,line=1,endLine=1,title=broken-link,col=1,endColumn=11::No file “50%25 off” in the vault"
+    ]

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import click
 
 from vault_lsp.cli import output
 from vault_lsp.cli.common import SCHEMA, complete_files, json_option, open_vault, sync, vault_option
 from vault_lsp.cli.output import print_json, say, shown
+from vault_lsp.cli.reports import SHOWN, counted, finding_json, github, sarif
 from vault_lsp.core.model import Severity
 from vault_lsp.core.rules import RULES
 
 if TYPE_CHECKING:
     from vault_lsp.core.model import Finding
 
-_SHOWN = (Severity.ERROR, Severity.WARNING, Severity.INFORMATION, Severity.HINT)
 _SHORTCUTS = {
     "broken_links": ("broken-link", "readme-link", "broken-heading", "broken-block"),
     "missing_tags": ("missing-tags",),
@@ -35,8 +35,15 @@ _SHORTCUTS = {
 @click.option("--missing-frontmatter", is_flag=True, help="Run just the rule of that name.")
 @click.option("--wikilinks", is_flag=True, help="Run just the rule wikilink-in-note.")
 @click.option(
+    "--format",
+    "form",
+    type=click.Choice(["text", "json", "sarif", "github"]),
+    default="text",
+    help="Text for people, JSON, SARIF 2.1.0, or annotations of a GitHub workflow.",
+)
+@click.option(
     "--fail-on",
-    type=click.Choice([*(severity.value for severity in _SHOWN[:3]), "never"]),
+    type=click.Choice([*(severity.value for severity in SHOWN[:3]), "never"]),
     default="error",
     show_default=True,
     help="Exit with 1 where something at least this severe is found.",
@@ -49,6 +56,7 @@ def health(
     /,
     paths: tuple[str, ...],
     rules: tuple[str, ...],
+    form: str,
     fail_on: str,
     folder: str | None,
     as_json: bool,
@@ -69,43 +77,29 @@ def health(
         config = vault.config.health.only(named) if named else vault.config.health
         with vault.view() as view:
             found = audit(view, config, lambda path: not wanted or "" in wanted or is_below(path, wanted))
-        root = str(vault.root)
-    counts = Counter(finding.severity for finding in found)
-    if as_json:
-        print_json(
-            {
-                "schema": SCHEMA,
-                "vault": root,
-                "counts": {severity.value: counts[severity] for severity in _SHOWN},
-                "findings": [_json(finding) for finding in found],
-            }
-        )
-    else:
-        _print(found, counts)
-    if fail_on != "never" and any(counts[severity] for severity in _SHOWN[: _SHOWN.index(Severity(fail_on)) + 1]):
+        root = vault.root
+    counts = counted(found)
+    match "json" if as_json else form:
+        case "json":
+            report = {"schema": SCHEMA, "vault": str(root), "counts": counts}
+            print_json({**report, "findings": [finding_json(finding) for finding in found]})
+        case "sarif":
+            print_json(sarif(found, root))
+        case "github":
+            for finding in found:
+                say(github(finding))
+        case _:
+            _print(found, counts)
+    if fail_on != "never" and any(counts[severity] for severity in SHOWN[: SHOWN.index(Severity(fail_on)) + 1]):
         context.exit(1)
 
 
-def _json(finding: Finding) -> dict[str, Any]:
-    return {
-        "rule": finding.rule,
-        "severity": finding.severity.value,
-        "path": finding.path,
-        **output.span_json(finding.place),
-        "message": finding.message,
-        "related": [
-            {"path": each.path, "line": each.place.start.line + 1, "message": each.message} for each in finding.related
-        ],
-        "fixable": finding.fixable,
-    }
-
-
-def _print(found: tuple[Finding, ...], counts: Counter[Severity]) -> None:
+def _print(found: tuple[Finding, ...], counts: Mapping[str, int]) -> None:
     """One block for each severity, the worst first, and a line that counts them."""
-    for severity in _SHOWN:
+    for severity in SHOWN:
         for finding in (each for each in found if each.severity is severity):
             at = output.start_json(finding.place)
             place = f"{shown(finding.path)}:{at['line']}:{at['column']}"
             say(f"{place}: {severity.value}: {shown(finding.message)} [{finding.rule}]")
-    told = [f"{counts[severity]} {severity.value}" for severity in _SHOWN if counts[severity]]
+    told = [f"{counts[severity]} {severity.value}" for severity in SHOWN if counts[severity]]
     say(", ".join(told) if told else "no findings")
