@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from vault_lsp.core.graph import Node, graph_findings
-from vault_lsp.core.health import judged, ordered
+from vault_lsp.core.health import findings, judged, ordered
 from vault_lsp.core.links import name_key
 from vault_lsp.core.model import Finding, Found, Note, NotePath, Severity
 from vault_lsp.core.rules import RULES, TOP, HealthConfig, finding
@@ -19,17 +19,18 @@ def audit(view: View, config: HealthConfig, wanted: Callable[[NotePath], bool] =
     """All findings of the wanted notes, by path and place, as this config wants them."""
     running = {rule.scope for name, rule in RULES.items() if config.severity(name) is not Severity.OFF}
     found: dict[NotePath, list[Finding]] = {}
-    for path in view.paths():
-        if "note" in running and wanted(path):
-            found[path] = list(view.findings(path, config))
+    known = {note.path: note for note in view.for_rules()}
+    if "note" in running:
+        for path, note in known.items():
+            if wanted(path):
+                found[path] = list(findings(note, view, config))
     if "graph" in running:
         of_graph: dict[NotePath, list[Finding]] = {}
-        for each in graph_findings(graph(view), config, time.time_ns()):
+        for each in graph_findings(graph(view, known), config, time.time_ns()):
             if wanted(each.path):
                 of_graph.setdefault(each.path, []).append(each)
         for path, told in of_graph.items():
-            note = view.note(path) or Note(path, "", TOP)
-            found.setdefault(path, []).extend(judged(note, told, config))
+            found.setdefault(path, []).extend(judged(known[path], told, config))
     if "vault" in running:
         for each in _missing_files(view, config):
             if wanted(each.path):
@@ -37,20 +38,17 @@ def audit(view: View, config: HealthConfig, wanted: Callable[[NotePath], bool] =
     return tuple(each for path in sorted(found) for each in ordered(found[path]))
 
 
-def graph(view: View) -> dict[NotePath, Node]:
+def graph(view: View, known: Mapping[NotePath, Note]) -> dict[NotePath, Node]:
     """The graph of all notes, each with the files that it links to."""
-    known = notes.known(view.connection)
+    times = notes.known(view.connection)
     nodes = {}
-    for path in view.paths():
-        note = view.note(path)
-        if note is None:
-            continue
+    for path, note in known.items():
         links: dict[NotePath, Place] = {}
         for link in note.links:
             resolution = view.resolve(path, link._replace(subpath=""))
             if isinstance(resolution, Found):
                 links.setdefault(resolution.path, link.place)
-        nodes[path] = Node(note.title_place, links, known[path].mtime_ns if path in known else None)
+        nodes[path] = Node(note.title_place, links, times[path].mtime_ns if path in times else None)
     return nodes
 
 

@@ -143,6 +143,16 @@ class View:
         """Every note, of the index and of open buffers, in order."""
         return tuple(sorted({*notes.known(self.connection), *self._overlay}))
 
+    def for_rules(self) -> Iterator[Note]:
+        """Every note with what rules look at, but its headings: for questions to the whole vault at once."""
+        known = set()
+        for note in notes.for_rules(self.connection):
+            known.add(note.path)
+            yield self._overlay.get(note.path, note)
+        for path in self.paths():
+            if path not in known and (unread := self.note(path)) is not None:
+                yield unread
+
     def require(self, path: NotePath) -> Note:
         """The same, or NotFound."""
         found = self.note(path)

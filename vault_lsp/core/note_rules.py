@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from vault_lsp.core.links import name_key
 from vault_lsp.core.model import Finding, Note, NotePath, Related, Severity
-from vault_lsp.core.rules import PLACEHOLDER, TOP, Catalogue, HealthConfig, finding
+from vault_lsp.core.rules import PLACEHOLDER, TOP, Catalogue, HealthConfig, finding, is_readme
 from vault_lsp.core.text import Place
 
 #: File names that every folder may have.
-_EVERYWHERE = frozenset({"readme", "index", "_index", "home", "agents", "claude"})
+_EVERYWHERE = frozenset({"index", "_index", "home", "agents", "claude"})
 _NAMED = 4
 
 
@@ -26,7 +26,7 @@ def name_findings(note: Note, catalogue: Catalogue) -> Iterator[Finding]:
     """Names that other notes claim as well."""
     name = note.path.rpartition("/")[2]
     stem = _without_md(name_key(name))
-    if stem not in _EVERYWHERE:
+    if stem not in _EVERYWHERE and not is_readme(note.path):
         others = [path for path in catalogue.names.files_named(name_key(name)) if path != note.path]
         if others:
             message = f"“{_without_md(name)}” is also the name of {_listed(others)}"

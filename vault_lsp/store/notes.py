@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
 
 import apsw
 
@@ -38,6 +38,9 @@ class Known(NamedTuple):
     hash: bytes | None
     made_by: str | None
     skipped: str | None
+
+
+_Part = TypeVar("_Part")
 
 
 class Backlink(NamedTuple):
@@ -186,6 +189,49 @@ def note(connection: apsw.Connection, path: NotePath) -> Note | None:
             for rule, message, place in run("SELECT rule, message, place FROM problems WHERE document = ?", ask)
         ),
     )
+
+
+def for_rules(connection: apsw.Connection) -> Iterator[Note]:
+    """Every indexed note with what the rules look at, so without headings and anchors; reads each table once."""
+    run = connection.execute
+
+    def parts(statement: str, make: Callable[[Sequence[Any]], _Part]) -> dict[int, list[_Part]]:
+        found: dict[int, list[_Part]] = {}
+        for document, *row in run(statement):
+            found.setdefault(document, []).append(make(row))
+        return found
+
+    aliases = parts("SELECT document, name, place FROM aliases", lambda row: Alias(row[0], _place(row[1])))
+    tags = parts("SELECT document, name, place FROM tags", lambda row: Tag(row[0], _place(row[1])))
+    links = parts(f"SELECT document, {_LINK_COLUMNS} FROM links", _link)
+    blocks = parts("SELECT document, id, place FROM blocks", lambda row: Block(row[0], _place(row[1])))
+    definitions = parts(
+        "SELECT document, label, target, places FROM definitions", lambda row: Definition(*row[:2], *unpack(row[2]))
+    )
+    uses = parts(
+        "SELECT document, label, defined, place FROM label_uses",
+        lambda row: LabelUse(row[0], _place(row[2]), bool(row[1])),
+    )
+    problems = parts(
+        "SELECT document, rule, message, place FROM problems", lambda row: Problem(row[0], row[1], _place(row[2]))
+    )
+    properties = parts("SELECT document, key, value FROM frontmatter", lambda row: (row[0], json.loads(row[1])))
+    for document, path, title, title_place, has_frontmatter in run(
+        "SELECT id, path, title, title_place, has_frontmatter FROM documents WHERE title IS NOT NULL"
+    ):
+        yield Note(
+            path,
+            title,
+            _place(title_place),
+            aliases=tuple(aliases.get(document, ())),
+            tags=tuple(tags.get(document, ())),
+            links=tuple(links.get(document, ())),
+            blocks=tuple(blocks.get(document, ())),
+            definitions=tuple(definitions.get(document, ())),
+            label_uses=tuple(uses.get(document, ())),
+            frontmatter=dict(properties.get(document, ())) if has_frontmatter else None,
+            problems=tuple(problems.get(document, ())),
+        )
 
 
 def headings(connection: apsw.Connection, document: int) -> tuple[Heading, ...]:
