@@ -14,6 +14,7 @@ import click
 from vault_lsp import __version__
 from vault_lsp.cli import output
 from vault_lsp.cli.evaluating import evaluation
+from vault_lsp.cli.graphing import graph
 from vault_lsp.cli.health import health
 from vault_lsp.cli.indexing import doctor, index, status
 from vault_lsp.cli.links import backlinks, inspect, links
@@ -50,5 +51,5 @@ def main(context: click.Context, folder: str | None, log_level: str) -> None:
     context.obj = folder
 
 
-for _command in (index, search, get, status, inspect, links, backlinks, health, evaluation, model, doctor, lsp):
+for _command in (index, search, get, status, inspect, links, backlinks, graph, health, evaluation, model, doctor, lsp):
     main.add_command(_command)
