@@ -165,6 +165,8 @@ def front_matter_shapes(run: Run) -> None:
     expect(not names["hash.md"] and not names["null.md"], f"{names}")
     expect(run.inspect("num.md")["title"] == "20240425", "the number is not the title's text")
     found_only(run, {"body": ["scalar.md", "list.md"]})
+    untagged = {path for _, path in health(run, "--missing-tags")}
+    expect({"hash.md", "null.md"} <= untagged, f"missing tags {untagged}")
 
 
 @case("FM-01")
@@ -196,6 +198,30 @@ def header_bounds(run: Run) -> None:
         # A first heading is the title; the front matter's stays a property.
         expect(any(item["name"] == title for item in run.client.symbols(title)), f"no symbol {title}")
     definition_step(run, {"path": "bom.md", "position": {"line": 4, "character": 2}}, {"target": "crlf.md"})
+    lacking = {path for _, path in health(run, "--missing-frontmatter", "--missing-tags")} - {"cr.md"}
+    expect(not lacking, f"said to lack front matter or tags: {lacking}")
+
+
+def health(run: Run, *options: str) -> list[tuple[str, str]]:
+    """Rule and path of all findings; the same in two runs, counted rightly, each with its place."""
+    first, second = (run.cli("health", "--json", "--fail-on", "never", *options) for _ in range(2))
+    expect(first.out == second.out, "two runs differ")
+    answer = json.loads(first.out)
+    expect(sum(answer["counts"].values()) == len(answer["findings"]), f"counts {answer['counts']}")
+    expect(all(item["path"] and item["line"] >= 1 for item in answer["findings"]), "a finding without a place")
+    return [(item["rule"], item["path"]) for item in answer["findings"]]
+
+
+@case("HL-01")
+def health_of_bare_notes(run: Run) -> None:
+    found = health(run, "--missing-frontmatter", "--missing-tags")
+    for path in ("empty.md", "blank.md"):
+        expect([rule for rule, at in found if at == path] == ["missing-frontmatter"], f"{path}: {found}")
+    untagged = {path for rule, path in found if rule == "missing-tags"}
+    expect(untagged == {"tagsnull.md", "tagsempty.md"}, f"missing tags {untagged}")
+    isolated = {path for rule, path in health(run) if rule == "isolated-note"}
+    expect("self.md" in isolated and "hub.md" not in isolated, f"isolated {isolated}")
+    expect(not [rule for rule, path in health(run) if path.startswith("Templates/")], "findings in a template")
 
 
 @case("FM-06")

@@ -31,7 +31,6 @@ LATER = {
     "GT-03": "git hooks",
     "GT-04": "git hooks",
     "GT-05": "git hooks",
-    "HL-01": "the health command",
 }
 
 
