@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -162,3 +164,27 @@ def test_annotations_are_escaped_as_github_reads_them(shell: Callable[..., Any])
     assert run("health", "--format", "github", "--broken-links", code=1).lines == [
         "::error file=a%2C b.md,line=1,endLine=1,title=broken-link,col=1,endColumn=11::No file “50%25 off” in the vault"
     ]
+
+
+def test_a_baseline_hides_old_findings_and_counts_stale_ones(shell: Callable[..., Any], tmp_path: Path) -> None:
+    run, file = shell(**FILES), tmp_path / "baseline.json"
+    run("health", "--baseline", str(file), "--update-baseline")
+    entries = json.loads(file.read_text("utf-8"))["findings"]
+    assert [(each["path"], each["rule"]) for each in entries] == sorted(
+        (each["path"], each["rule"]) for each in entries
+    )
+    assert run("health", "--baseline", str(file)).lines == ["no findings"]
+    gone = next(each for each in entries if each["rule"] == "broken-link")
+    file.write_text(json.dumps({"version": 1, "findings": [gone, {"fingerprint": "old"}]}), "utf-8")
+    done = run("health", "--baseline", str(file), "--json")
+    assert done.json["counts"] == {"error": 0, "warning": 1, "information": 3, "hint": 0}
+
+
+@pytest.mark.parametrize(
+    "text", [None, "{\n", "[]", '{"version": 2, "findings": []}', '{"version": 1, "findings": [3]}', "\udcff"]
+)
+def test_a_bad_baseline_is_an_error(shell: Callable[..., Any], tmp_path: Path, text: str | None) -> None:
+    file = tmp_path / "baseline.json"
+    if text is not None:
+        file.write_bytes(text.encode("utf-8", "surrogateescape"))
+    shell(**FILES)("health", "--baseline", str(file), code=1)

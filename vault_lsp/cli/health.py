@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from vault_lsp.cli import output
+from vault_lsp.cli.baseline import apart, read_baseline, write_baseline
 from vault_lsp.cli.common import SCHEMA, complete_files, json_option, open_vault, sync, vault_option
-from vault_lsp.cli.output import print_json, say, shown
+from vault_lsp.cli.output import print_json, say, shown, warn
 from vault_lsp.cli.reports import SHOWN, counted, finding_json, github, sarif
 from vault_lsp.core.model import Severity
 from vault_lsp.core.rules import RULES
@@ -48,6 +50,13 @@ _SHORTCUTS = {
     show_default=True,
     help="Exit with 1 where something at least this severe is found.",
 )
+@click.option(
+    "--baseline",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Leave out the findings that this file lists.",
+)
+@click.option("--update-baseline", is_flag=True, help="Write what is found now to the baseline.")
 @vault_option
 @json_option
 @click.pass_context
@@ -58,6 +67,8 @@ def health(
     rules: tuple[str, ...],
     form: str,
     fail_on: str,
+    baseline: Path | None,
+    update_baseline: bool,
     folder: str | None,
     as_json: bool,
     **shortcuts: bool,
@@ -71,6 +82,11 @@ def health(
     from vault_lsp.cli.pending import is_below
 
     named = [*rules, *(rule for name, group in _SHORTCUTS.items() if shortcuts[name] for rule in group)]
+    if update_baseline and baseline is None:
+        raise click.UsageError("--update-baseline needs --baseline FILE")
+    if update_baseline and (named or paths):
+        raise click.UsageError("--update-baseline takes the whole vault and all rules: name no path and no rule")
+    known = None if baseline is None or update_baseline else read_baseline(baseline)
     with open_vault(context, folder) as vault:
         wanted = [vault_file_or_folder(vault, path) for path in paths]
         sync(vault)
@@ -78,6 +94,14 @@ def health(
         with vault.view() as view:
             found = audit(view, config, lambda path: not wanted or "" in wanted or is_below(path, wanted))
         root = vault.root
+    if baseline is not None and update_baseline:
+        write_baseline(baseline, found)
+        known = read_baseline(baseline)
+    if known is not None:
+        found, stale = apart(found, known)
+        # A run over part of the vault can't tell what is gone from the rest.
+        if stale and not named and not paths:
+            warn(f"{stale} in the baseline found no more; --update-baseline drops them")
     counts = counted(found)
     match "json" if as_json else form:
         case "json":
