@@ -54,6 +54,18 @@ class VectorsUnavailable(VaultLspError):
     code = "vectors-unavailable"
 
 
+class GitError(VaultLspError):
+    """Git said no, or isn't there."""
+
+    code = "git"
+
+
+class HookRefused(VaultLspError):
+    """A hook can't be put where git would run it without touching what is somebody else's."""
+
+    code = "hook-refused"
+
+
 class NotFound(VaultLspError):
     """The vault has no such note, file or line."""
 

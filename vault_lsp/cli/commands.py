@@ -16,6 +16,7 @@ from vault_lsp.cli import output
 from vault_lsp.cli.evaluating import evaluation
 from vault_lsp.cli.graphing import graph
 from vault_lsp.cli.health import health
+from vault_lsp.cli.hooks import hook
 from vault_lsp.cli.indexing import doctor, index, status
 from vault_lsp.cli.links import backlinks, inspect, links
 from vault_lsp.cli.models import model
@@ -51,5 +52,20 @@ def main(context: click.Context, folder: str | None, log_level: str) -> None:
     context.obj = folder
 
 
-for _command in (index, search, get, status, inspect, links, backlinks, graph, health, evaluation, model, doctor, lsp):
+for _command in (
+    index,
+    search,
+    get,
+    status,
+    inspect,
+    links,
+    backlinks,
+    graph,
+    health,
+    evaluation,
+    model,
+    doctor,
+    hook,
+    lsp,
+):
     main.add_command(_command)

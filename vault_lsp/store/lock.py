@@ -5,26 +5,30 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from vault_lsp.errors import IndexBusy
 from vault_lsp.store.place import refused
 
 
-@contextmanager
-def embedding_lock(folder: Path) -> Iterator[None]:
-    """Held by the only one that embeds for the index in `folder`.
+def embedding_lock(folder: Path) -> AbstractContextManager[None]:
+    """Held by the only one that embeds for the index in `folder`; errors as those of `lock`."""
+    return lock(folder / "vectors-v.lock", "another process is embedding for this index")
 
-    IndexBusy at once where another process or thread holds it, IndexReadOnly where the folder can't be written.
+
+@contextmanager
+def lock(file: Path, taken: str = "another process holds it") -> Iterator[None]:
+    """Held by one process or thread at a time.
+
+    IndexBusy at once where another holds it, IndexReadOnly where the file can't be written.
     """
-    file = folder / "vectors-v.lock"
     with refused(file):
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         # Closing the descriptor releases the lock, and so does the end of the process.
         if not _take(descriptor):
-            raise IndexBusy(f"{file}: another process is embedding for this index")
+            raise IndexBusy(f"{file}: {taken}")
         yield
     finally:
         os.close(descriptor)
