@@ -116,7 +116,8 @@ def _state(file: Path, event: Event) -> State:
     if block := _BLOCK.search(content):
         if not os.access(file, os.X_OK):
             return "not executable"
-        return "installed" if block[0] in (_block(event, alone=True), _block(event, alone=False)) else "outdated"
+        own = {_block(event, alone=alone).rstrip(b"\n") for alone in (True, False)}
+        return "installed" if block[0].rstrip(b"\n") in own else "outdated"
     if not _is_shell(content):
         return "other language"
     return "foreign" if os.access(file, os.X_OK) else "not executable"

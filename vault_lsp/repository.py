@@ -77,7 +77,7 @@ class Repository(NamedTuple):
     def touched(self, event: str, arguments: Sequence[str]) -> list[Path] | None:
         """The files that an event has touched, there or gone; None where only a look at all of them can tell.
 
-        `arguments` are those that git gave its hook.
+        `arguments` are those that git gave its hook; those of a commit the commit, of a merge also both its ends.
         """
         try:
             names = self._names(event, arguments)
@@ -86,12 +86,11 @@ class Repository(NamedTuple):
         return None if names is None or len(names) > _MANY else [self.top / os.fsdecode(name) for name in names]
 
     def _names(self, event: str, arguments: Sequence[str]) -> list[bytes] | None:
-        if event == "post-commit":
-            return self._differing("-m", "HEAD")
-        if event == "post-merge" and list(arguments) == ["0"]:
-            return self._differing("ORIG_HEAD", "HEAD")
-        if event == "post-checkout" and len(arguments) == 3 and arguments[2] == "1" and arguments[0].strip("0"):
-            return self._differing(*arguments[:2])
+        match (event, *arguments):
+            case ("post-commit", commit) if commit:
+                return self._differing("-m", commit)
+            case ("post-merge", "0", old, new) | ("post-checkout", old, new, "1") if old.strip("0") and new:
+                return self._differing(old, new)
         # Single files came from the index, a squash from nowhere, a rewrite has many steps.
         return None
 

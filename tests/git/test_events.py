@@ -46,6 +46,14 @@ def test_deleted_and_renamed_notes(repo: Repo) -> None:
     repo.shows({"alpha": [], "beta": ["sub new.md"], "gamma": ["c.md"]})
 
 
+def test_two_commits_at_once(repo: Repo) -> None:
+    repo.commit({"a.md": "alpha\n"})
+    repo.rest()
+    repo.commit({"b.md": "beta\n"})
+    repo.git("commit", "-q", "--allow-empty", "-m", "c")
+    repo.shows({"beta": ["b.md"]})
+
+
 def branch(repo: Repo, files: dict[str, str], name: str = "side") -> None:
     repo.git("checkout", "-q", "-b", name)
     repo.commit(files)
