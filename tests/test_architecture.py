@@ -29,7 +29,7 @@ class Layer(NamedTuple):
 #: What stands between the surfaces and the adapters. Each of these may use the others and all below.
 APPLICATION = (
     *("prepare", "indexer", "embedding", "ranking", "search", "semantic", "symbols", "view", "child", "service"),
-    *("audit", "doctor", "evaluate", "models", "questions", "repository", "hook", "hooking"),
+    *("audit", "doctor", "evaluate", "models", "questions", "repository", "hook", "hooking", "staged"),
 )
 BASE = ("core", "config", "errors")
 

@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [
     *sorted(path.name for path in ROOT.glob("*.md")),
+    *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
     "benchmarks/README.md",
     "examples/vault/README.md",
 ]

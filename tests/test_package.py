@@ -42,7 +42,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_has_every_module_and_no_test(wheel: Path) -> None:
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     files = {file for file in (ROOT / "vault_lsp").rglob("*") if file.is_file() and file.parent.name != "__pycache__"}
-    assert names == {file.relative_to(ROOT).as_posix() for file in files}
+    hooks = {f"vault_lsp/hooks/{file.name}" for file in (ROOT / "hooks").iterdir()}
+    assert names == {file.relative_to(ROOT).as_posix() for file in files} | hooks
 
 
 def test_the_wheel_names_version_licence_and_command(wheel: Path) -> None:
@@ -78,6 +79,22 @@ def test_the_wheel_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> Non
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(tmp_path / "site"))
+
+
+def test_the_wheel_puts_hooks_into_a_repository(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    (tmp_path / "vault").mkdir()
+    subprocess.run(["git", "init", "-q", str(tmp_path / "vault")], check=True)
+    subprocess.run(
+        [sys.executable, "-P", "-m", "vault_lsp", "hook", "install"],
+        cwd=tmp_path / "vault",
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site"), "VAULT_LSP_INDEX_DIR": str(tmp_path / "index")},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        timeout=60,
+        check=True,
+    )
+    assert (tmp_path / "vault/.git/hooks/post-commit").is_file()
     assert "note.md" in done.stdout
 
 

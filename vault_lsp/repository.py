@@ -53,6 +53,17 @@ class Repository(NamedTuple):
             _path(_git(["rev-parse", "--absolute-git-dir"], start)),
         )
 
+    @classmethod
+    def around(cls, vault: Path) -> Repository:
+        """The repository around a vault, else the one in it around the current folder."""
+        try:
+            return cls.find(vault)
+        except GitError:
+            here = Path.cwd()
+            if here.is_relative_to(vault):
+                return cls.find(here)
+            raise
+
     def git(self, *arguments: str) -> bytes:
         """What a git command prints; GitError if it fails."""
         return _git([f"--git-dir={self.git_dir}", f"--work-tree={self.top}", *arguments], self.top)

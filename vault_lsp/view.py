@@ -287,6 +287,11 @@ class View:
         found = [link for link in self._links_to(path) if link.source != path]
         return tuple(sorted(found, key=lambda backlink: (backlink.source, backlink.link.place)))
 
+    def lost_links(self, path: NotePath) -> tuple[Backlink, ...]:
+        """The links that would lead to a file that is gone, and lead nowhere now."""
+        lost = (each for each in self._candidates(target_keys(path, ())) if not self._leads(each))
+        return tuple(sorted(lost, key=lambda each: (each.source, each.link.place)))
+
     def indegree(self, path: NotePath) -> int:
         """How many other notes link to a note."""
         return len({link.source for link in self._links_to(path) if link.source != path})
@@ -427,6 +432,9 @@ class View:
             if isinstance(resolution, Found) and resolution.path == path:
                 yield candidate
 
+    def _leads(self, each: Backlink) -> bool:
+        return isinstance(self.resolve(each.source, each.link), Found)
+
     def _candidates(self, keys: tuple[str, ...]) -> Iterator[Backlink]:
         for backlink in notes.links_with_keys(self.connection, keys):
             if backlink.source not in self._overlay:
@@ -444,9 +452,7 @@ class View:
             return (Location(source, link.place),)
         return tuple(
             sorted(
-                Location(other.source, other.link.place)
-                for other in self._candidates((key,))
-                if not isinstance(self.resolve(other.source, other.link), Found)
+                Location(other.source, other.link.place) for other in self._candidates((key,)) if not self._leads(other)
             )
         )
 

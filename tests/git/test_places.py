@@ -7,21 +7,27 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.git.conftest import Repo
 from tests.support import write
+from vault_lsp.repository import Repository
+
+#: What git sets for its hooks, and what leads to one repository.
+LEADING = {
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY"),
+    *("GIT_CONFIG_PARAMETERS", "GIT_CONFIG_COUNT", "GIT_ALTERNATE_OBJECT_DIRECTORIES"),
+}
 
 
-def prints_environment(repo: Repo) -> Path:
-    """Put a program before git in PATH that records the environment in which our Python starts it."""
-    folder = repo.base / "bin"
+def records_environment(repo: Repo) -> Path:
+    """Put a program in the place of the hook's Python that records in which environment it is started."""
     log = repo.base / "environments"
-    real = next(Path(each) / "git" for each in os.environ["PATH"].split(os.pathsep) if (Path(each) / "git").exists())
-    script = (
-        f'#!/bin/sh\nfor word; do [ "$word" = diff-tree ] && env | grep ^GIT_ >>"{log}"; done\nexec "{real}" "$@"\n'
-    )
-    write(folder, {"git": script})
-    (folder / "git").chmod(0o755)
-    repo.env["PATH"] = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    script = f'#!/bin/sh\nenv >>"{log}"\nexec "{sys.executable}" "$@"\n'
+    python = write(repo.base / "fake", {"python": script}) / "python"
+    python.chmod(0o755)
+    for file in (repo.top / ".git/hooks").glob("post-*"):
+        file.write_text(file.read_text().replace(sys.executable, str(python)))
     return log
 
 
@@ -50,15 +56,24 @@ def test_nothing_of_git_leaks_into_what_the_hook_runs(repo: Repo) -> None:
     repo.commit({"a.md": "alpha\n"})
     tree = repo.at(repo.base / "tree")
     repo.git("worktree", "add", "-q", "-b", "side", str(tree.top))
-    log = prints_environment(repo)
-    tree.env = repo.env
+    log = records_environment(repo)
     tree.commit({"b.md": "beta\n"})
     repo.commit({"sub/c.md": "gamma\n"})
     repo.git("-C", str(repo.top / "sub"), "commit", "-q", "--allow-empty", "-m", "c", folder=repo.base)
     tree.shows({"beta": ["b.md"]})
     repo.shows({"gamma": ["sub/c.md"]})
     names = {line.partition("=")[0] for line in log.read_text().splitlines()}
-    assert names == {"GIT_CONFIG_NOSYSTEM", "GIT_OPTIONAL_LOCKS"}
+    assert "VAULT_LSP_INDEX_DIR" in names
+    assert not names & LEADING
+
+
+def test_git_is_asked_without_what_would_lead_it_elsewhere(bare: Repo, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = bare.at(bare.base / "other")
+    other.top.mkdir()
+    other.git("init", "-q")
+    for name in LEADING:
+        monkeypatch.setenv(name, str(bare.top / ".git"))
+    assert Repository.find(other.top) == Repository(other.top, other.top / ".git")
 
 
 def test_a_commit_from_a_subfolder(repo: Repo) -> None:

@@ -51,6 +51,12 @@ _SHORTCUTS = {
     help="Exit with 1 where something at least this severe is found.",
 )
 @click.option(
+    "--staged",
+    "staged_only",
+    is_flag=True,
+    help="Report just what the next commit of git is about: its notes, and links to notes that it takes away.",
+)
+@click.option(
     "--baseline",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
@@ -67,6 +73,7 @@ def health(
     rules: tuple[str, ...],
     form: str,
     fail_on: str,
+    staged_only: bool,
     baseline: Path | None,
     update_baseline: bool,
     folder: str | None,
@@ -80,10 +87,14 @@ def health(
     from vault_lsp.audit import audit
     from vault_lsp.cli.paths import vault_file_or_folder
     from vault_lsp.cli.pending import is_below
+    from vault_lsp.repository import Repository
+    from vault_lsp.staged import staged
 
     named = [*rules, *(rule for name, group in _SHORTCUTS.items() if shortcuts[name] for rule in group)]
     if update_baseline and baseline is None:
         raise click.UsageError("--update-baseline needs --baseline FILE")
+    if staged_only and (paths or update_baseline):
+        raise click.UsageError("--staged goes with neither PATH nor --update-baseline")
     if update_baseline and (named or paths):
         raise click.UsageError("--update-baseline takes the whole vault and all rules: name no path and no rule")
     known = None if baseline is None or update_baseline else read_baseline(baseline)
@@ -92,7 +103,11 @@ def health(
         sync(vault)
         config = vault.config.health.only(named) if named else vault.config.health
         with vault.view() as view:
-            found = audit(view, config, lambda path: not wanted or "" in wanted or is_below(path, wanted))
+            if staged_only:
+                about = staged(vault, view, Repository.around(vault.root))
+                found = tuple(filter(about.holds, audit(view, config, about.concerns)))
+            else:
+                found = audit(view, config, lambda path: not wanted or "" in wanted or is_below(path, wanted))
         root = vault.root
     if baseline is not None and update_baseline:
         write_baseline(baseline, found)
@@ -100,7 +115,7 @@ def health(
     if known is not None:
         found, stale = apart(found, known)
         # A run over part of the vault can't tell what is gone from the rest.
-        if stale and not named and not paths:
+        if stale and not named and not paths and not staged_only:
             warn(f"{stale} in the baseline found no more; --update-baseline drops them")
     counts = counted(found)
     match "json" if as_json else form:

@@ -132,20 +132,10 @@ def _named(context: click.Context, folder: str | None) -> bool:
 
 
 def _repository(named: str | None, vault: Path) -> Repository:
-    """The repository that somebody named, else the one around the vault, else the one around the current folder."""
-    from vault_lsp.errors import GitError
     from vault_lsp.repository import Repository
     from vault_lsp.vault import existing_folder
 
-    if named is not None:
-        return Repository.find(existing_folder(Path(named)))
-    try:
-        return Repository.find(vault)
-    except GitError:
-        here = Path.cwd()
-        if here.is_relative_to(vault) or vault.is_relative_to(here):
-            return Repository.find(here)
-        raise
+    return Repository.find(existing_folder(Path(named))) if named is not None else Repository.around(vault)
 
 
 def _print(changes: list[Change], repository: Repository, as_json: bool) -> None:
