@@ -79,6 +79,7 @@ def test_the_wheel_runs_without_the_checkout(wheel: Path, tmp_path: Path) -> Non
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(tmp_path / "site"))
+    assert "note.md" in done.stdout
 
 
 def test_the_wheel_puts_hooks_into_a_repository(wheel: Path, tmp_path: Path) -> None:
@@ -95,7 +96,6 @@ def test_the_wheel_puts_hooks_into_a_repository(wheel: Path, tmp_path: Path) -> 
         check=True,
     )
     assert (tmp_path / "vault/.git/hooks/post-commit").is_file()
-    assert "note.md" in done.stdout
 
 
 def requirements() -> list[Requirement]:
